@@ -1,0 +1,93 @@
+"""Where jobs run: the one interface, and what it promises.
+
+A cluster finds, stops and submits jobs. The promises every member keeps, and the contract suite checks:
+
+* `find(tag)` sees the job that was submitted under `tag`, queued, running, finished or failed, also from another
+  process and after our own was killed in the middle of `submit`. It never says `absent` while a submission under the
+  tag may still take effect.
+* `submit` twice with one tag starts one job.
+* `stop` is idempotent: stopping a job that is not running succeeds.
+* Nothing here returns or logs a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+
+class JobState(StrEnum):
+    ABSENT = "absent"      # the cluster knows of no such job
+    QUEUED = "queued"      # accepted, not yet running
+    RUNNING = "running"
+    FINISHED = "finished"  # ended by itself, well
+    FAILED = "failed"
+    UNKNOWN = "unknown"    # the cluster cannot tell (a person has to)
+
+    @property
+    def alive(self) -> bool:
+        return self in (JobState.QUEUED, JobState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    state: JobState
+    id: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """How the job is started. `tag` is what a second attempt recognises the first by; `location` is where its image is
+    (IS-6: handed over last); `connection` overrides where the cluster is reached (IS-4)."""
+
+    tag: str
+    job: str
+    location: str
+    connection: str | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """Which job to stop. `tag` where we submitted it ourselves, else the name it runs under; `location` is its image,
+    beside which a job that imports `stateshift.job` watches for the marker."""
+
+    job: str
+    location: str
+    tag: str | None = None
+    seconds_max: float = 300.0
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+class Cluster(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+    def version(self) -> str | None:
+        """The engine's version there, None where the cluster cannot tell."""
+        ...
+
+    def find(self, tag: str) -> JobStatus: ...
+
+    def find_source(self, request: StopRequest) -> JobStatus:
+        """The state of a running job that we may not have submitted ourselves."""
+        ...
+
+    def submit(self, submission: Submission) -> str:
+        """Start the job under its tag and return its id; the id of the job that has the tag already, if one does."""
+        ...
+
+    def stop(self, request: StopRequest) -> JobStatus:
+        """Stop gracefully if the job allows it, else kill; return when it is not running any more."""
+        ...
+
+    def log(self, tag: str, lines_max: int = 50) -> str:
+        """The end of what the job said, for a person; empty where there is none."""
+        ...

@@ -1,0 +1,172 @@
+"""The error tree: split by who can fix it. Only the cli turns an error into text; only storage wrappers retry.
+
+    StateshiftError                 exit 1   a bug of ours, when it is raised bare
+      SpecError                          2   the author of the spec            (JSON pointer)
+      FormatError                        3   bytes are not what they should be (path, offset)
+        UnknownVersion                   3   ... but may be, for a newer stateshift
+      PlanError                          4   the request does not fit what was found
+        StalePlan                        4   ... any more
+        Incompatible                     4   ... because the two ends differ
+      VerifyError                        5   an effect does not hold           (step, expected, found)
+      StorageError                       6   where bytes live failed           (location)
+        MissingFile                      6   ... it is not there
+        AlreadyThere                     6   ... somebody created it first
+        TransientStorageError            6   ... and may work in a moment: the only one that is retried
+      ClusterError                       7   where jobs run failed             (cluster, job)
+      JournalError                       8   the journal is damaged, foreign or held  (record)
+      Interrupted                      130   asked to stop; always resumable
+
+Every error is one line of fact, and a hint: what to do about it, best of all a command that can be pasted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class StateshiftError(Exception):
+    """A fact, and the way out."""
+
+    exit_code = 1
+
+    def __init__(self, fact: str, *, hint: str | None = None, **where: Any) -> None:
+        super().__init__(fact)
+        self.fact = fact
+        self.hint = hint
+        self.where = {key: value for key, value in where.items() if value is not None}
+
+    def as_json(self) -> dict[str, Any]:
+        """The error as `--json` prints it."""
+        return {
+            "error": type(self).__name__,
+            "message": self.fact,
+            "hint": self.hint,
+            "exit_code": self.exit_code,
+            **self.where,
+        }
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """One thing wrong with a spec: where, what was found there, and what was expected."""
+
+    pointer: str
+    message: str
+    found: Any = None
+    expected: str | None = None
+
+
+class SpecError(StateshiftError):
+    """The request is not valid. Holds every complaint, not only the first."""
+
+    exit_code = 2
+
+    def __init__(self, complaints: tuple[Complaint, ...], *, hint: str | None = None) -> None:
+        first = f"{complaints[0].pointer or '/'}: {complaints[0].message}" if complaints else "not a valid spec"
+        more = f" (and {len(complaints) - 1} more)" if len(complaints) > 1 else ""
+        super().__init__(first + more, hint=hint)
+        self.complaints = complaints
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            **super().as_json(),
+            "complaints": [
+                {"pointer": c.pointer, "message": c.message, "found": c.found, "expected": c.expected}
+                for c in self.complaints
+            ],
+        }
+
+
+class FormatError(StateshiftError):
+    """Bytes are not what their format says. `where` holds path and offset."""
+
+    exit_code = 3
+
+    def __init__(
+        self, fact: str, path: str | None = None, offset: int | None = None, *, hint: str | None = None
+    ) -> None:
+        super().__init__(fact, hint=hint, path=path, offset=offset)
+        self.path = path
+        self.offset = offset
+
+    def __str__(self) -> str:
+        place = f"{self.path}: " if self.path else ""
+        at = f" (at byte {self.offset})" if self.offset is not None else ""
+        return f"{place}{self.fact}{at}"
+
+    def at(self, path: str) -> FormatError:
+        """The same error, with the path that the pure decoder could not know."""
+        return type(self)(self.fact, self.path or path, self.offset, hint=self.hint)
+
+
+class UnknownVersion(FormatError):
+    """A format version that this stateshift has never seen: refused by name, never guessed."""
+
+
+class PlanError(StateshiftError):
+    """The request does not fit what was found."""
+
+    exit_code = 4
+
+
+class StalePlan(PlanError):
+    """What was found is no longer what the plan was made from."""
+
+
+class Incompatible(PlanError):
+    """The two ends differ in a way the engine would not survive."""
+
+
+class VerifyError(StateshiftError):
+    """An effect does not hold."""
+
+    exit_code = 5
+
+
+class StorageError(StateshiftError):
+    """Where bytes live failed. `where` holds the location."""
+
+    exit_code = 6
+
+    def __init__(self, fact: str, *, location: str | None = None, hint: str | None = None) -> None:
+        super().__init__(fact, hint=hint, location=location)
+        self.location = location
+
+
+class MissingFile(StorageError):
+    """It is not there."""
+
+
+class AlreadyThere(StorageError):
+    """An exclusive create found that somebody was first."""
+
+
+class TransientStorageError(StorageError):
+    """It may work in a moment. The Retrying wrapper catches this one and no other."""
+
+
+class ClusterError(StateshiftError):
+    """Where jobs run failed. `where` holds cluster and job."""
+
+    exit_code = 7
+
+    def __init__(
+        self, fact: str, *, cluster: str | None = None, job: str | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(fact, hint=hint, cluster=cluster, job=job)
+
+
+class JournalError(StateshiftError):
+    """The journal is damaged, foreign or held by another process."""
+
+    exit_code = 8
+
+    def __init__(self, fact: str, *, record: int | None = None, hint: str | None = None) -> None:
+        super().__init__(fact, hint=hint, record=record)
+
+
+class Interrupted(StateshiftError):
+    """Asked to stop between two writes. The hint is the resume command."""
+
+    exit_code = 130

@@ -1,0 +1,135 @@
+"""Frozen values to plain JSON and back, by their annotations.
+
+Plans, journal records and reports are trees of frozen dataclasses over str, int, float, bool, None, tuples and
+mappings. `to_plain` makes dictionaries and lists of them, `from_plain` reads them back and says with a pointer what
+does not fit. A field that holds one of several dataclasses is told apart by the `kind` each of them carries.
+Nothing here knows what the values mean.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import types
+import typing
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Misfit(ValueError):
+    """A plain value does not fit the type it is read as."""
+
+    def __init__(self, pointer: str, message: str) -> None:
+        super().__init__(f"{pointer or '/'}: {message}")
+
+
+def to_plain(value: Any) -> Any:
+    """Dataclasses become dictionaries (with their `kind`, where they have one), tuples become lists."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        plain = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        kind = getattr(type(value), "kind", None)
+        return {"kind": kind, **plain} if isinstance(kind, str) else plain
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return [to_plain(item) for item in value]
+    if isinstance(value, tuple | list):
+        return [to_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    return value
+
+
+def from_plain(wanted: Any, plain: Any, pointer: str = "") -> Any:
+    """Read `plain` as the annotated type `wanted`; the inverse of `to_plain`."""
+    origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
+    if wanted is Any or wanted is object:
+        return plain
+    if origin in (typing.Union, types.UnionType):
+        return _one_of(arguments, plain, pointer)
+    if origin is typing.Literal:
+        return _expect(plain in arguments, plain, pointer, f"one of {', '.join(map(str, arguments))}")
+    if origin is tuple:
+        _expect(isinstance(plain, list), plain, pointer, "a list")
+        return tuple(from_plain(arguments[0], item, f"{pointer}/{i}") for i, item in enumerate(plain))
+    if origin in (dict, Mapping) or wanted in (dict, Mapping):
+        _expect(isinstance(plain, dict), plain, pointer, "an object")
+        item_type = arguments[1] if arguments else Any
+        return {key: from_plain(item_type, item, f"{pointer}/{key}") for key, item in plain.items()}
+    if isinstance(wanted, type) and issubclass(wanted, tuple) and hasattr(wanted, "_fields"):
+        return _named_tuple(wanted, plain, pointer)
+    if dataclasses.is_dataclass(wanted):
+        return _dataclass(wanted, plain, pointer)
+    if wanted is None or wanted is type(None):
+        return _expect(plain is None, plain, pointer, "null")
+    if wanted is float:
+        _expect(isinstance(plain, int | float) and not isinstance(plain, bool), plain, pointer, "a number")
+        return float(plain)
+    right = isinstance(plain, wanted) and (wanted is bool or not isinstance(plain, bool))
+    return _expect(right, plain, pointer, wanted.__name__)
+
+
+def canonical(value: Any) -> str:
+    """One text for one value: what fingerprints are taken of."""
+    return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def fingerprint(value: Any) -> str:
+    """A short name for exactly this value."""
+    return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _expect(right: bool, plain: Any, pointer: str, expected: str) -> Any:
+    if not right:
+        raise Misfit(pointer, f"expected {expected}, found {json.dumps(plain, default=str)[:80]}")
+    return plain
+
+
+@cache
+def _hints(wanted: type) -> dict[str, Any]:
+    return typing.get_type_hints(wanted)
+
+
+def _dataclass(wanted: Any, plain: Any, pointer: str) -> Any:
+    _expect(isinstance(plain, dict), plain, pointer, f"a {wanted.__name__}")
+    fields = {f.name: f for f in dataclasses.fields(wanted)}
+    unknown = sorted(set(plain) - set(fields) - {"kind"})
+    if unknown:
+        raise Misfit(pointer, f"{wanted.__name__} has no {unknown[0]!r}")
+    hints = _hints(wanted)
+    values = {n: from_plain(hints[n], item, f"{pointer}/{n}") for n, item in plain.items() if n in fields}
+    missing = [
+        name
+        for name, f in fields.items()
+        if name not in values
+        and f.default is dataclasses.MISSING
+        and f.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise Misfit(pointer, f"{wanted.__name__} needs {missing[0]!r}")
+    return wanted(**values)
+
+
+def _named_tuple(wanted: Any, plain: Any, pointer: str) -> Any:
+    names = wanted._fields
+    _expect(isinstance(plain, list) and len(plain) == len(names), plain, pointer, f"a list of {len(names)}")
+    hints = _hints(wanted)
+    return wanted(*(from_plain(hints[n], item, f"{pointer}/{n}") for n, item in zip(names, plain, strict=True)))
+
+
+def _one_of(choices: tuple[Any, ...], plain: Any, pointer: str) -> Any:
+    """Dataclasses are told apart by `kind`; everything else by what fits first."""
+    if isinstance(plain, dict) and "kind" in plain:
+        for choice in choices:
+            if dataclasses.is_dataclass(choice) and getattr(choice, "kind", None) == plain["kind"]:
+                return _dataclass(choice, plain, pointer)
+        raise Misfit(pointer, f"unknown kind {plain['kind']!r}")
+    problems = []
+    for choice in choices:
+        try:
+            return from_plain(choice, plain, pointer)
+        except Misfit as problem:
+            problems.append(problem)
+    raise problems[-1]

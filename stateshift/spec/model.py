@@ -1,0 +1,133 @@
+"""What the user asked for, as frozen values. No text, no keys of any dialect: those are read in `spec.parse`.
+
+    Spec                    one migration
+      clusters                named places where jobs run
+      jobs                    in the order in which they move
+        source, target          locations; without a target the job stays where it is
+        merge_locations         directories whose content joins the source first (Algorithm 5)
+        operators               names (= UIDs), with the directory where somebody else chose one
+        data                    places the job reads or writes that move with it
+        flink                   what only Flink's dialect has
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Mode = Literal["move", "fork"]
+Verify = Literal["entries", "digests", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class HashProfile:
+    """The constants of a polynomial rolling hash: sum of (code + offset) * p^i, mod m at each step."""
+
+    name: str = "default"
+    p: int = 31
+    m: int = 1_000_000_009
+    offset: int = -96
+    signed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSpec:
+    """An operator by its name, which is its UID. `directory` adopts one that somebody else made (IS-7, IS-9)."""
+
+    name: str
+    directory: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """A named cluster. `options` are the kind's own: the adapter checks them."""
+
+    name: str
+    kind: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitSpec:
+    """How the job starts. `options` are the cluster kind's own (application, arguments, conf, command, ...)."""
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    seconds_max: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class DataSpec:
+    """A directory the job reads or writes, which is somewhere else afterwards. With `copy` we bring it over, without
+    it is there already; either way, what the image says of it is rewritten."""
+
+    source: str
+    target: str
+    copy: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FlinkJob:
+    """What only Flink's dialect of INFORE D5.2 has (IF-1)."""
+
+    job_ids: tuple[str, ...] = ()
+    new_savepoint: str | None = None
+    existing_savepoints: tuple[str, ...] = ()
+    host: str | None = None
+    port: int | None = None
+    target_directory: str | None = None
+    from_existing_savepoint: bool = False
+    allow_non_restored_state: bool = False
+    cancel_job: bool = False
+    checkpoint_dir: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One job and what becomes of it."""
+
+    name: str
+    source: str
+    target: str | None = None
+    merge_locations: tuple[str, ...] = ()
+    connection: str | None = None
+    operators: tuple[OperatorSpec, ...] = ()
+    source_cluster: str | None = None
+    target_cluster: str | None = None
+    submit: SubmitSpec | None = None
+    source_submit: SubmitSpec | None = None
+    stop: Mapping[str, Any] = field(default_factory=dict)
+    transform: tuple[Mapping[str, Any], ...] = ()
+    data: tuple[DataSpec, ...] = ()
+    mode: Mode = "move"
+    verify: Verify = "entries"
+    planned_batch: Literal["keep", "drop"] = "keep"
+    waive: tuple[str, ...] = ()
+    flink: FlinkJob | None = None
+
+    @property
+    def destination(self) -> str:
+        """Where the image is afterwards: the target, or the source for a job that stays."""
+        return self.target or self.source
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A whole request. `restart` false means a first deployment: nothing moves, jobs are prepared and submitted."""
+
+    engine: Literal["spark", "flink"]
+    jobs: tuple[JobSpec, ...]
+    restart: bool = True
+    clusters: tuple[ClusterSpec, ...] = ()
+    uid_hash: HashProfile = HashProfile()
+    production: bool = False
+    parallel: int = 4
+    bytes_per_second: float | None = None
+    operations_per_second: float | None = None
+
+    def cluster(self, name: str) -> ClusterSpec:
+        return next(cluster for cluster in self.clusters if cluster.name == name)
+
+    def job(self, name: str) -> JobSpec | None:
+        return next((job for job in self.jobs if job.name == name), None)

@@ -1,0 +1,48 @@
+"""Steps: worthwhile units of journaled work, engine-neutral, each a frozen value.
+
+    kind             module    does
+    StopJob          jobs      stop the job at a consistent epoch unless it is already stopped
+    FenceSource      jobs      make it impossible for a zombie of the old job to commit
+    CopyFiles        files     stream a bundle of files
+    MoveFiles        files     rename a bundle within one file system
+    WriteFile        files     write literal bytes
+    TransformShard   files     feed files through a named pure transform
+    CompareImages    images    fold the entries of both images and compare
+    SubmitJob        jobs      find the tag, else submit with it
+    AwaitProgress    jobs      wait until the job restored from this image commits a batch
+"""
+
+from stateshift.step.files import CopyFiles, MoveFiles, Rename, TransformShard, WriteFile
+from stateshift.step.images import CompareImages
+from stateshift.step.jobs import AwaitProgress, FenceSource, StopJob, SubmitJob
+from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence, Step
+
+AnyStep = (
+    StopJob
+    | FenceSource
+    | CopyFiles
+    | MoveFiles
+    | WriteFile
+    | TransformShard
+    | CompareImages
+    | SubmitJob
+    | AwaitProgress
+)
+
+__all__ = [
+    "AnyStep",
+    "AwaitProgress",
+    "CompareImages",
+    "CopyFiles",
+    "Discrepancy",
+    "Evidence",
+    "FenceSource",
+    "FileEvidence",
+    "MoveFiles",
+    "Rename",
+    "Step",
+    "StopJob",
+    "SubmitJob",
+    "TransformShard",
+    "WriteFile",
+]

@@ -1,0 +1,310 @@
+"""Steps that touch nothing but files: CopyFiles, MoveFiles, WriteFile, TransformShard.
+
+Each of them recognises what is already there by digest, never by name and size, so that repeating it costs reading and
+no writing. Each syncs before it returns: evidence is only given of what a crash of the machine would leave in place.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from stateshift.errors import AlreadyThere, MissingFile, StalePlan, StorageError
+from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
+from stateshift.storage.protocol import Content, Storage
+from stateshift.survey import FileInfo
+from stateshift.world import World
+
+
+class Rename(NamedTuple):
+    """One file on its way from one path to another, both below the same location."""
+
+    path: str
+    target_path: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFiles:
+    """Stream a bundle of files from one location to another, each to the same path."""
+
+    kind: ClassVar[str] = "CopyFiles"
+    name: str
+    source: str
+    target: str
+    items: tuple[FileInfo, ...]
+    keep_times: bool = False
+
+    @property
+    def files(self) -> int:
+        return len(self.items)
+
+    @property
+    def bytes(self) -> int:
+        return sum(item.size for item in self.items)
+
+    def describe(self) -> str:
+        return f"copy {_paths(tuple(i.path for i in self.items))} to {self.target}"
+
+    def run(self, world: World) -> Evidence:
+        source, target = world.storage(self.source), world.storage(self.target)
+        written = []
+        for item in self.items:
+            world.check_interrupted()
+            written.append(_copy(source, target, item, self.keep_times))
+            world.meter.done(1, item.size)
+        target.sync()
+        return {"files": [list(file) for file in written]}
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        return _files_hold(world.storage(self.target), evidence)
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        return _remove_ours(world.storage(self.target), tuple(i.path for i in self.items), evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class MoveFiles:
+    """Rename a bundle of files within one storage: Algorithm 5's merge."""
+
+    kind: ClassVar[str] = "MoveFiles"
+    name: str
+    location: str
+    items: tuple[Rename, ...]
+
+    @property
+    def files(self) -> int:
+        return len(self.items)
+
+    @property
+    def bytes(self) -> int:
+        return 0
+
+    def describe(self) -> str:
+        return f"move {_paths(tuple(i.path for i in self.items))} within {self.location}"
+
+    def run(self, world: World) -> Evidence:
+        storage = world.storage(self.location)
+        for item in self.items:
+            world.check_interrupted()
+            _rename(storage, item.path, item.target_path)
+            world.meter.done(1, 0)
+        return {"moved": [[item.path, item.target_path] for item in self.items]}
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        storage = world.storage(self.location)
+        return [
+            Discrepancy(item.target_path, f"the file moved from {item.path}", "nothing")
+            for item in self.items
+            if storage.stat(item.target_path) is None
+        ]
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        storage = world.storage(self.location)
+        left = []
+        for item in reversed(self.items):
+            if storage.stat(item.path) is None and storage.stat(item.target_path) is None:
+                left.append(f"{item.path} was moved to {item.target_path}, and is in neither place any more")
+            elif storage.stat(item.path) is None:
+                _rename(storage, item.target_path, item.path)
+        return left
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFile:
+    """Write literal bytes, given as text where they are text and as base64 where not."""
+
+    kind: ClassVar[str] = "WriteFile"
+    name: str
+    target: str
+    path: str
+    text: str | None = None
+    base64: str | None = None
+
+    @classmethod
+    def of(cls, name: str, target: str, path: str, content: bytes) -> WriteFile:
+        try:
+            return cls(name, target, path, text=content.decode("utf-8"))
+        except UnicodeDecodeError:
+            return cls(name, target, path, base64=base64.b64encode(content).decode("ascii"))
+
+    @property
+    def content(self) -> bytes:
+        return self.text.encode("utf-8") if self.text is not None else base64.b64decode(self.base64 or "")
+
+    @property
+    def files(self) -> int:
+        return 1
+
+    @property
+    def bytes(self) -> int:
+        return len(self.content)
+
+    def describe(self) -> str:
+        return f"write {self.path} to {self.target}"
+
+    def run(self, world: World) -> Evidence:
+        world.check_interrupted()
+        storage, content = world.storage(self.target), self.content
+        written = _settle(storage, self.path, lambda: iter((content,)), None)
+        storage.sync()
+        world.meter.done(1, len(content))
+        return {"files": [list(written)]}
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        return _files_hold(world.storage(self.target), evidence)
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        return _remove_ours(world.storage(self.target), (self.path,), evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class TransformShard:
+    """Feed files through a named pure transform."""
+
+    kind: ClassVar[str] = "TransformShard"
+    name: str
+    transform: str
+    options: Mapping[str, Any]
+    source: str
+    inputs: tuple[FileInfo, ...]
+    target: str
+    outputs: tuple[str, ...]
+
+    @property
+    def files(self) -> int:
+        return len(self.outputs)
+
+    @property
+    def bytes(self) -> int:
+        return sum(item.size for item in self.inputs)
+
+    def describe(self) -> str:
+        return f"{self.transform}: {_paths(tuple(i.path for i in self.inputs))} to {self.target}"
+
+    def run(self, world: World) -> Evidence:
+        source, target = world.storage(self.source), world.storage(self.target)
+        inputs: list[Content] = [_reading(source, item) for item in self.inputs]
+        contents = world.transforms[self.transform](self.options, inputs)
+        assert len(contents) == len(self.outputs), f"{self.transform} made {len(contents)} outputs"
+        written = []
+        for path, content in zip(self.outputs, contents, strict=True):
+            world.check_interrupted()
+            written.append(_settle(target, path, content, None))
+        target.sync()
+        world.meter.done(self.files, self.bytes)
+        return {"files": [list(file) for file in written]}
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        return _files_hold(world.storage(self.target), evidence)
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        return _remove_ours(world.storage(self.target), self.outputs, evidence)
+
+
+def digest_of(content: Iterator[bytes]) -> tuple[int, str]:
+    """Size and sha256 of a stream."""
+    digest, size = hashlib.sha256(), 0
+    for chunk in content:
+        digest.update(chunk)
+        size += len(chunk)
+    return size, digest.hexdigest()
+
+
+def _copy(source: Storage, target: Storage, item: FileInfo, keep_times: bool) -> FileEvidence:
+    modified = item.modified if keep_times and item.modified else None
+    written = _settle(target, item.path, _reading(source, item), modified)
+    if written.size != item.size:
+        target.remove(item.path)
+        raise StalePlan(
+            f"{item.path} changed while it was copied: {item.size} bytes when planned, {written.size} when read",
+            hint="stop the job that writes it, then plan again",
+        )
+    return written
+
+
+def _reading(source: Storage, item: FileInfo) -> Content:
+    def content() -> Iterator[bytes]:
+        try:
+            yield from source.chunks(item.path)
+        except MissingFile as error:
+            raise MissingFile(
+                f"{item.path} was there when the plan was made and is gone",
+                location=error.location,
+                hint="stop the job (it tidies up behind us), then plan again",
+            ) from error
+
+    return content
+
+
+def _settle(target: Storage, path: str, content: Content, modified: float | None) -> FileEvidence:
+    """Make `path` hold `content`: by leaving it alone where it does already, else by writing it."""
+    there = target.stat(path)
+    if there is not None:
+        size, digest = digest_of(content())
+        if size == there.size and digest_of(target.chunks(path)) == (size, digest):
+            return FileEvidence(path, size, digest)
+    seen = _Digesting(content)
+    target.write(path, seen, modified)
+    return FileEvidence(path, seen.size, seen.digest)
+
+
+class _Digesting:
+    """A content that remembers size and digest of what was last read of it."""
+
+    def __init__(self, content: Content) -> None:
+        self._content, self.size, self.digest = content, 0, ""
+
+    def __call__(self) -> Iterator[bytes]:
+        digest, size = hashlib.sha256(), 0
+        for chunk in self._content():
+            digest.update(chunk)
+            size += len(chunk)
+            yield chunk
+        self.size, self.digest = size, digest.hexdigest()
+
+
+def _rename(storage: Storage, path: str, target_path: str) -> None:
+    """Rename once: a repeat finds the file in its new place and is content."""
+    if storage.stat(path) is None and storage.stat(target_path) is not None:
+        return
+    try:
+        storage.move(path, target_path)
+    except AlreadyThere as error:
+        raise StorageError(
+            f"cannot move {path}: {target_path} is there already",
+            location=storage.location,
+            hint="two operators of one name; remove or rename one of the two directories",
+        ) from error
+
+
+def _files_hold(storage: Storage, evidence: Evidence) -> list[Discrepancy]:
+    found = []
+    for path, size, digest in evidence["files"]:
+        info = storage.stat(path)
+        if info is None:
+            found.append(Discrepancy(path, f"{size} bytes", "nothing"))
+        elif info.size != size:
+            found.append(Discrepancy(path, f"{size} bytes", f"{info.size} bytes"))
+        elif digest_of(storage.chunks(path))[1] != digest:
+            found.append(Discrepancy(path, f"sha256 {digest[:12]}", "other content of the same size"))
+    return found
+
+
+def _remove_ours(storage: Storage, paths: tuple[str, ...], evidence: Evidence | None) -> list[str]:
+    """Remove what we wrote, last written first. What somebody changed since is no longer ours, and stays."""
+    changed = {d.place for d in _files_hold(storage, evidence)} if evidence is not None else set()
+    left = []
+    for path in reversed(paths):
+        if path not in changed:
+            storage.remove(path)
+        elif storage.stat(path) is not None:
+            left.append(f"{storage.location}/{path}: changed since it was written, left as it is")
+    return left
+
+
+def _paths(paths: tuple[str, ...]) -> str:
+    return paths[0] if len(paths) == 1 else f"{len(paths)} files ({paths[0]} … {paths[-1]})" if paths else "nothing"

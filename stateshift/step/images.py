@@ -1,0 +1,129 @@
+"""CompareImages: prove that two images hold the same entries.
+
+Entries are folded per operator into a count and a sum of 128-bit hashes modulo 2^128: order does not matter, and
+duplicates do not cancel as they would under exclusive or. What holds no entries (logs, metadata) is compared byte for
+byte instead, and so is everything where the spec asks for `digests`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import mmh3
+
+from stateshift.errors import FormatError, VerifyError
+from stateshift.step.files import digest_of
+from stateshift.step.protocol import Discrepancy, Evidence
+from stateshift.storage.protocol import Storage
+from stateshift.survey import ShardFiles
+from stateshift.world import EntriesReader, World
+
+Fold = dict[str, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class CompareImages:
+    """Compare `source_shards` with `target_shards` by entries, and `paths` byte for byte."""
+
+    kind: ClassVar[str] = "CompareImages"
+    name: str
+    engine: str
+    source: str
+    target: str
+    source_shards: tuple[ShardFiles, ...]
+    target_shards: tuple[ShardFiles, ...] | None
+    paths: tuple[str, ...]
+    settings: Mapping[str, str]
+    size: int = 0
+
+    @property
+    def files(self) -> int:
+        return sum(len(s.files) for s in self.source_shards) + len(self.paths)
+
+    @property
+    def bytes(self) -> int:
+        return self.size
+
+    def describe(self) -> str:
+        return f"compare {len(self.source_shards)} shards and {len(self.paths)} files with {self.target}"
+
+    def run(self, world: World) -> Evidence:
+        source, target = world.storage(self.source), world.storage(self.target)
+        read = world.entries.get(self.engine)
+        found = fold_entries(read, source, self.source_shards, self.settings, world)
+        there = fold_entries(read, target, self.target_shards or self.source_shards, self.settings, world)
+        different = sorted(o for o in found.keys() | there.keys() if found.get(o) != there.get(o))
+        if different:
+            first = different[0]
+            raise VerifyError(
+                f"operator {first}: the target does not hold the same entries as the source",
+                step=self.name,
+                expected=_told(found.get(first)),
+                found=_told(there.get(first)),
+                hint="the source is untouched: take the run back with `stateshift rollback WORKDIR`",
+            )
+        for path in self.paths:
+            world.check_interrupted()
+            _compare_bytes(source, target, path, self.name)
+        world.meter.done(self.files, self.bytes)
+        return {"operators": {o: {"entries": n, "digest": f"{h:032x}"} for o, (n, h) in sorted(found.items())}}
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        """Whether the target still folds to what was compared: the source may have been retired since."""
+        target, read = world.storage(self.target), world.entries.get(self.engine)
+        try:
+            there = fold_entries(read, target, self.target_shards or self.source_shards, self.settings, world)
+        except FormatError as error:
+            return [Discrepancy(self.target, "the compared entries", str(error))]
+        wanted = {o: [e["entries"], int(e["digest"], 16)] for o, e in evidence["operators"].items()}
+        return [
+            Discrepancy(f"operator {o}", _told(wanted.get(o)), _told(there.get(o)))
+            for o in sorted(wanted.keys() | there.keys())
+            if wanted.get(o) != there.get(o)
+        ]
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        return []
+
+
+def fold_entries(
+    read: EntriesReader | None,
+    storage: Storage,
+    shards: tuple[ShardFiles, ...],
+    settings: Mapping[str, str],
+    world: World,
+) -> Fold:
+    """Count and hash sum of the entries, per operator."""
+    folded: Fold = {}
+    for shard in shards:
+        world.check_interrupted()
+        assert read is not None, "a plan that compares entries is only made where they can be read"
+        count, total = 0, 0
+        for entry in read(storage.chunks, shard, settings):
+            store = entry.store.encode()
+            head = b"%d %d " % (len(store), len(entry.key))
+            low, high = mmh3.hash64(b"".join((head, store, entry.key, entry.value)), signed=False)
+            total += high << 64 | low
+            count += 1
+        sums = folded.setdefault(shard.operator, [0, 0])
+        sums[0] += count
+        sums[1] = (sums[1] + total) % (1 << 128)
+    return folded
+
+
+def _compare_bytes(source: Storage, target: Storage, path: str, step: str) -> None:
+    here, there = digest_of(source.chunks(path)), digest_of(target.chunks(path))
+    if here != there:
+        raise VerifyError(
+            f"{path}: the target does not hold the same bytes as the source",
+            step=step,
+            expected=f"{here[0]} bytes, sha256 {here[1][:12]}",
+            found=f"{there[0]} bytes, sha256 {there[1][:12]}",
+            hint="the source is untouched: take the run back with `stateshift rollback WORKDIR`",
+        )
+
+
+def _told(sums: Any) -> str:
+    return "no entries" if sums is None else f"{sums[0]} entries, digest {sums[1]:032x}"

@@ -1,0 +1,268 @@
+"""Steps that touch something outside storage, or keep others from touching it: StopJob, FenceSource, SubmitJob,
+AwaitProgress. They look before they act: a second attempt recognises the first by its tag."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
+from stateshift.errors import AlreadyThere, ClusterError, StalePlan
+from stateshift.step.protocol import Discrepancy, Evidence
+from stateshift.storage.protocol import Storage
+from stateshift.world import World
+
+
+class _NoFiles:
+    """The part of a step that moves no bytes."""
+
+    __slots__ = ()
+
+    @property
+    def files(self) -> int:
+        return 0
+
+    @property
+    def bytes(self) -> int:
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class StopJob(_NoFiles):
+    """Stop the job at a consistent epoch, unless it is already stopped."""
+
+    kind: ClassVar[str] = "StopJob"
+    name: str
+    cluster: str
+    job: str
+    location: str
+    tag: str | None = None
+    seconds_max: float = 300.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    restart: Mapping[str, Any] | None = None
+    restart_environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def request(self) -> StopRequest:
+        return StopRequest(self.job, self.location, self.tag, self.seconds_max, self.options)
+
+    def describe(self) -> str:
+        return f"stop {self.job} on {self.cluster}"
+
+    def run(self, world: World) -> Evidence:
+        cluster = world.cluster(self.cluster)
+        began, before = world.clock.now(), cluster.find_source(self.request)
+        after = before
+        if before.state.alive or before.state is JobState.UNKNOWN:
+            after = cluster.stop(self.request)
+        if after.state.alive:
+            raise ClusterError(
+                f"{self.job} is still {after.state} after it was asked to stop",
+                cluster=self.cluster,
+                job=self.job,
+                hint="stop it by hand, then `stateshift resume WORKDIR`",
+            )
+        return {
+            "state_before": str(before.state),
+            "state": str(after.state),
+            "at": began,
+            "seconds": world.clock.now() - began,
+        }
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        status = world.cluster(self.cluster).find_source(self.request)
+        return [Discrepancy(self.job, "stopped", str(status.state))] if status.state.alive else []
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        """Start the job again where it was, if it ran and the spec says how."""
+        cluster = world.cluster(self.cluster)
+        if cluster.find_source(self.request).state.alive:
+            return []
+        if evidence is not None and evidence["state_before"] not in ("running", "queued", "unknown"):
+            return []
+        if self.restart is None:
+            return [f"{self.job} is stopped: start it again from {self.location} (no source_submit in the spec)"]
+        tag = f"{self.name}-restart"
+        cluster.submit(
+            Submission(tag, self.job, self.location, None, dict(self.restart), dict(self.restart_environment))
+        )
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class FenceSource(_NoFiles):
+    """Take the files that the old job would have to create for its next commit, so that it cannot. The engine creates
+    them exclusively: a zombie that wakes up later finds them taken and dies."""
+
+    kind: ClassVar[str] = "FenceSource"
+    name: str
+    location: str
+    paths: tuple[str, ...]
+    text: str
+
+    def describe(self) -> str:
+        return f"fence {self.location} ({', '.join(self.paths)})"
+
+    def run(self, world: World) -> Evidence:
+        storage, taken = world.storage(self.location), []
+        for path in self.paths:
+            try:
+                storage.create(path, self.text.encode())
+            except AlreadyThere as error:
+                if _content(storage, path) == self.text.encode():
+                    continue
+                for ours in taken:
+                    storage.remove(ours)
+                raise StalePlan(
+                    f"{self.location}/{path} was written after the plan was made: the job is still running",
+                    hint="stop the job, then plan again; nothing was changed",
+                ) from error
+            taken.append(path)
+        return {"fenced": list(self.paths), "undo": "remove these files"}
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        storage = world.storage(self.location)
+        return [
+            Discrepancy(f"{self.location}/{path}", "our fence", "nothing or something else")
+            for path in self.paths
+            if _content(storage, path) != self.text.encode()
+        ]
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        storage, left = world.storage(self.location), []
+        for path in reversed(self.paths):
+            content = _content(storage, path)
+            if content == self.text.encode():
+                storage.remove(path)
+            elif content is not None and evidence is not None:
+                left.append(f"{self.location}/{path} is no longer our fence: left as it is")
+        return left
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitJob(_NoFiles):
+    """Find the tag, else submit with it."""
+
+    kind: ClassVar[str] = "SubmitJob"
+    name: str
+    cluster: str
+    tag: str
+    job: str
+    location: str
+    connection: str | None
+    options: Mapping[str, Any]
+    environment: Mapping[str, str]
+
+    @property
+    def submission(self) -> Submission:
+        return Submission(self.tag, self.job, self.location, self.connection, self.options, self.environment)
+
+    def describe(self) -> str:
+        return f"start {self.job} on {self.cluster} from {self.location}"
+
+    def run(self, world: World) -> Evidence:
+        cluster = world.cluster(self.cluster)
+        status = cluster.find(self.tag)
+        if status.state in (JobState.ABSENT, JobState.UNKNOWN):
+            job = cluster.submit(self.submission)
+        else:
+            job = status.id or self.tag
+        return {"job": job, "tag": self.tag, "at": world.clock.now()}
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        status = world.cluster(self.cluster).find(self.tag)
+        bad = status.state in (JobState.ABSENT, JobState.FAILED)
+        return [Discrepancy(f"job {self.job}", "submitted and not failed", _told(status))] if bad else []
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        cluster = world.cluster(self.cluster)
+        if evidence is None and cluster.find(self.tag).state is JobState.ABSENT:
+            return []
+        after = cluster.stop(StopRequest(self.job, self.location, self.tag, options=self.options))
+        return [f"{self.job} is still {after.state} on {self.cluster}"] if after.state.alive else []
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitProgress(_NoFiles):
+    """Wait until the job that was restored from this image commits a batch. The job writes each of `commits` with its
+    first batch; `idle` is what it writes (through `stateshift.job`) when it is restored and has nothing to read."""
+
+    kind: ClassVar[str] = "AwaitProgress"
+    name: str
+    cluster: str
+    tag: str
+    job: str
+    location: str
+    commits: tuple[str, ...]
+    idle: tuple[str, ...]
+    epoch: int | None
+    seconds_max: float
+
+    def describe(self) -> str:
+        return f"wait until {self.job} has committed {', '.join(self.commits)}"
+
+    def run(self, world: World) -> Evidence:
+        cluster, storage = world.cluster(self.cluster), world.storage(self.location)
+        began = world.clock.now()
+        while True:
+            world.check_interrupted()
+            committed = [path for path in self.commits if storage.stat(path) is not None]
+            status = cluster.find(self.tag)
+            waiting = [
+                idle for path, idle in zip(self.commits, self.idle, strict=True)
+                if path not in committed and not self._is_idle(storage, idle)
+            ]
+            seconds = world.clock.now() - began
+            if not waiting or (status.state is JobState.FINISHED and len(committed) == len(self.commits)):
+                return self._evidence(committed, seconds, world)
+            if status.state is JobState.FINISHED:
+                return self._evidence(committed, seconds, world)
+            if status.state in (JobState.FAILED, JobState.ABSENT):
+                raise self._failed(f"{self.job} {_died(status)} before it committed a batch", world)
+            if seconds > self.seconds_max:
+                raise self._failed(
+                    f"{self.job} is {status.state} and has committed nothing in {self.seconds_max:.0f} s", world
+                )
+            world.clock.sleep(min(0.25, self.seconds_max / 10))
+
+    def _is_idle(self, storage: Storage, path: str) -> bool:
+        content = _content(storage, path)
+        return content is not None and self.tag.encode() in content
+
+    def _evidence(self, committed: list[str], seconds: float, world: World) -> Evidence:
+        return {
+            "committed": committed,
+            "idle": [path for path in self.commits if path not in committed],
+            "epoch": self.epoch,
+            "at": world.clock.now(),
+            "seconds": seconds,
+        }
+
+    def _failed(self, fact: str, world: World) -> ClusterError:
+        log = world.cluster(self.cluster).log(self.tag, 15).strip()
+        return ClusterError(
+            fact + (f"; its log ends:\n{log}" if log else ""),
+            cluster=self.cluster,
+            job=self.job,
+            hint="`stateshift rollback WORKDIR` restarts the old job from the untouched source; "
+            "`stateshift resume WORKDIR` waits again",
+        )
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        return []
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        return []
+
+
+def _content(storage: Storage, path: str) -> bytes | None:
+    return storage.read(path, 1 << 20) if storage.stat(path) is not None else None
+
+
+def _died(status: JobStatus) -> str:
+    return "is not known to the cluster" if status.state is JobState.ABSENT else "failed"
+
+
+def _told(status: JobStatus) -> str:
+    return str(status.state) + (f" ({status.detail})" if status.detail else "")

@@ -1,0 +1,65 @@
+"""What every step can be asked, and what it answers.
+
+A step is a frozen value: it says everything about itself, and holds nothing open. `run` may be repeated at any time,
+also after it was killed in the middle, and ends in the same place. `holds` asks whether the evidence of an earlier run
+is still true. `undo` takes the effect back, with the evidence if there is any, and says what it had to leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from stateshift.world import World
+
+Evidence = Mapping[str, Any]
+
+
+class FileEvidence(NamedTuple):
+    """What a step can show of a file it wrote."""
+
+    path: str
+    size: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Discrepancy:
+    """Something that does not hold: where, what was expected, what was found."""
+
+    place: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: expected {self.expected}, found {self.found}"
+
+
+class Step(Protocol):
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def name(self) -> str:
+        """Unique in its plan, and readable: `copy/3`."""
+        ...
+
+    @property
+    def files(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    def describe(self) -> str:
+        """One line for a person."""
+        ...
+
+    def run(self, world: World) -> Evidence: ...
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]: ...
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        """Take the effect back. `evidence` is None where the step was begun and not finished. Returns what had to be
+        left, a line each."""
+        ...

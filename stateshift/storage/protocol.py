@@ -1,0 +1,83 @@
+"""Where bytes live: the one interface, and what it promises.
+
+A storage is opened on a location (a URL) and speaks of paths relative to it, with `/` between names. The promises
+every member keeps, and the contract suite checks:
+
+* `write` leaves a whole file or none, also when the process dies in the middle; it replaces what was there.
+* Nothing written is promised to survive a machine's crash until `sync` has returned. `create`, `move` and `remove`
+  are durable when they return.
+* `create` succeeds for exactly one of several that try.
+* `list` of a place that is not there is empty; `stat` of it is None; `read` of it raises MissingFile.
+* Names are bytes a user chose: blanks, `%`, `#`, `?`, `:` and any unicode are taken literally.
+* What may pass (a cut connection, a 503) raises TransientStorageError, everything else StorageError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from stateshift.survey import FileInfo
+
+CHUNK = 4 * 1024 * 1024
+
+# Something that can be read from its beginning as often as need be: that is what makes a write repeatable.
+Content = Callable[[], Iterator[bytes]]
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a storage can do beyond the protocol's promises; planners ask before they count on it."""
+
+    renames: bool           # `move` is atomic and free, rather than a copy and a delete
+    keeps_times: bool       # `write(modified=...)` sets the file's time
+    exclusive: bool = True  # `create` is really exclusive between processes
+    durable: bool = True    # `sync` is really durable
+
+
+class Storage(Protocol):
+    @property
+    def location(self) -> str: ...
+
+    @property
+    def traits(self) -> Traits: ...
+
+    def list(self, under: str = "") -> Iterator[FileInfo]:
+        """Every file below `under`, in any order, directories left out, temporary files of ours left out."""
+        ...
+
+    def stat(self, path: str) -> FileInfo | None: ...
+
+    def read(self, path: str, size_max: int | None = None) -> bytes:
+        """The whole file; StorageError where it is larger than `size_max`."""
+        ...
+
+    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        """The file from `offset` on, in pieces of at most CHUNK bytes."""
+        ...
+
+    def write(self, path: str, content: Content, modified: float | None = None) -> int:
+        """Write `content` to `path`, whole or not at all, making directories as needed; the number of bytes."""
+        ...
+
+    def create(self, path: str, content: bytes) -> None:
+        """Create `path` with `content` unless it is there (AlreadyThere). Durable."""
+        ...
+
+    def move(self, path: str, target_path: str) -> None:
+        """Rename within this storage; AlreadyThere where the target is, MissingFile where the source is not."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is not there is fine."""
+        ...
+
+    def prune(self, under: str = "") -> None:
+        """Remove directories below `under`, and `under` itself, as far as they are empty, and our own temporary
+        files in them."""
+        ...
+
+    def sync(self) -> None:
+        """Return when everything written through this storage so far survives a crash of the machine."""
+        ...

@@ -1,0 +1,176 @@
+"""What was found: a survey of one location, and the facts a plan is computed from. Types only.
+
+    Survey            one location
+      files             everything there, as the storage lists it
+      images            one for a query's checkpoint or a savepoint; one per operator for a workflow directory
+        operators         stateful nodes, with their stores
+        shards            per operator, store and shard: the files its state at `epoch` is folded from, in order
+        needed            every path a restart at `epoch` reads, shards and logs alike
+        first_read        of those, the files the engine looks for first, in the order they must be published
+        embedded          absolute locations inside files: what has to be rewritten when those places move
+      findings          what a person should know before acting
+
+    Facts = the surveys of source, merge directories and target + what the clusters say of themselves.
+
+Paths are relative to the survey's location. Nothing here opens anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+Level = Literal["refuse", "warn", "note"]
+
+
+class FileInfo(NamedTuple):
+    """One file as a listing tells it. `modified` is seconds since 1970, 0.0 where the storage does not say."""
+
+    path: str
+    size: int
+    modified: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something a person should know. A `refuse` stops a plan unless the spec waives it by name."""
+
+    level: Level
+    message: str
+    waive: str | None = None
+    hint: str | None = None
+    path: str | None = None
+    offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """One state store of an operator, over all its shards."""
+
+    name: str
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A stateful node of the job. `id` is the engine's; `name` only where the image has it."""
+
+    id: str
+    name: str | None
+    uid: str | None
+    provider: str | None
+    shards: int
+    stores: tuple[Store, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFiles:
+    """Where one shard's state at the image's epoch lies: its files in the order they are folded."""
+
+    operator: str
+    store: str
+    shard: int
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedPath:
+    """A directory that a file of the image names absolutely, and how often. `role` says what the place is to the job:
+    where it reads its input, where it writes its output, or the image itself."""
+
+    file: str
+    path: str
+    count: int
+    role: Literal["source", "sink", "self"]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A source or a sink of the job, as far as the image tells. `kind` is the engine's word: file, kafka, rate, ..."""
+
+    role: Literal["source", "sink"]
+    index: str
+    kind: str
+    replayable: bool | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One job's (or one query's) whole state at one epoch, as files."""
+
+    path: str
+    name: str | None
+    identity: str | None
+    epoch: int | None
+    epochs: tuple[int, ...]
+    planned: int | None
+    operators: tuple[Operator, ...]
+    shards: tuple[ShardFiles, ...]
+    needed: tuple[str, ...]
+    first_read: tuple[str, ...]
+    embedded: tuple[EmbeddedPath, ...]
+    endpoints: tuple[Endpoint, ...]
+    settings: Mapping[str, str]
+    written_by: str | None
+    fence: str | None = None
+    findings: tuple[Finding, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What one location holds. `engine` is None and `kind` "empty" where there is nothing."""
+
+    location: str
+    engine: Literal["spark", "flink"] | None
+    kind: Literal["checkpoint", "savepoint", "workflow", "data", "empty", "foreign"]
+    files: tuple[FileInfo, ...]
+    images: tuple[Image, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch of the one image; None for a workflow, whose queries have one each."""
+        return self.images[0].epoch if len(self.images) == 1 and not self.images[0].path else None
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What a cluster says of itself and of the job. `state` is a JobState's value."""
+
+    name: str
+    kind: str
+    version: str | None
+    state: str
+    job: str | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """How fast bytes and files were read in a short probe. Used for estimates only: never part of a fingerprint."""
+
+    bytes_per_second: float
+    files_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything a plan may know beside the spec. `at` is not part of any fingerprint."""
+
+    source: Survey
+    target: Survey
+    merges: tuple[Survey, ...] = ()
+    data: tuple[tuple[Survey, Survey], ...] = ()
+    source_cluster: ClusterFacts | None = None
+    target_cluster: ClusterFacts | None = None
+    rates: Rates | None = None
+    at: float = 0.0

@@ -1,0 +1,92 @@
+"""The world: everything a step may touch, handed to it as one value.
+
+    storage(location)   opens where bytes live
+    cluster(name)       where jobs run
+    transforms          pure functions from source streams to target streams, by name
+    entries             per engine: a shard's files, read as entries
+    clock               time, so that tests need not wait
+    meter               told of every file done, for whoever watches
+    interrupted()       true once somebody asked to stop
+
+Only types here: the adapters are opened by `migration`, `look` and `fleet`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from stateshift.clusters.protocol import Cluster
+from stateshift.errors import Interrupted
+from stateshift.storage.protocol import Content, Storage
+from stateshift.survey import ShardFiles
+
+
+class Entry(NamedTuple):
+    """One key and its value, as the bytes the engine compares."""
+
+    operator: str
+    store: str
+    key: bytes
+    value: bytes
+
+
+# Opens a path of the image that is being read, from its beginning.
+Read = Callable[[str], Iterator[bytes]]
+
+# (read, shard, the image's settings) -> the entries of that shard
+EntriesReader = Callable[[Read, ShardFiles, Mapping[str, str]], Iterator[Entry]]
+
+# (options, inputs) -> one content per output. Pure: the same inputs give the same bytes.
+Transform = Callable[[Mapping[str, Any], Sequence[Content]], Sequence[Content]]
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Seconds since 1970."""
+        ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class Meter(Protocol):
+    """Somebody who watches: told what was done, never asked."""
+
+    def phase(self, job: str, name: str, files: int, bytes: int) -> None: ...
+
+    def step(self, name: str, description: str) -> None: ...
+
+    def done(self, files: int, bytes: int) -> None: ...
+
+    def say(self, line: str) -> None: ...
+
+
+class Unwatched:
+    """The meter of a run that nobody watches."""
+
+    def phase(self, job: str, name: str, files: int, bytes: int) -> None: ...
+
+    def step(self, name: str, description: str) -> None: ...
+
+    def done(self, files: int, bytes: int) -> None: ...
+
+    def say(self, line: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class World:
+    storage: Callable[[str], Storage]
+    cluster: Callable[[str], Cluster]
+    transforms: Mapping[str, Transform]
+    entries: Mapping[str, EntriesReader]
+    clock: Clock
+    meter: Meter = field(default_factory=Unwatched)
+    stop: threading.Event = field(default_factory=threading.Event)
+    parallel: int = 4
+
+    def check_interrupted(self) -> None:
+        """Steps call this between two writes: Ctrl-C finishes the current one and no more."""
+        if self.stop.is_set():
+            raise Interrupted("interrupted; what was done is written down")
