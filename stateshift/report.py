@@ -72,10 +72,11 @@ def summarize(progress: Progress) -> Report:
         state=progress.state,
         seconds=round(max(0.0, progress.ended - progress.began), 3),
         downtime_seconds=max(downtimes) if downtimes else None,
-        phases=_phases(progress, [p for p in progress.plans]),
+        phases=_phases(progress, list(progress.plans)),
         jobs=jobs,
-        failure=failure
-        and FailureReport(failure.error, failure.message, failure.hint, failure.exit_code, failure.step),
+        failure=None
+        if failure is None
+        else FailureReport(failure.error, failure.message, failure.hint, failure.exit_code, failure.step),
     )
 
 

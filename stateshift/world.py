@@ -6,7 +6,7 @@
     entries             per engine: a shard's files, read as entries
     clock               time, so that tests need not wait
     meter               told of every file done, for whoever watches
-    run                 the name of this run: tags and fences carry it, so that a second attempt knows the first
+    run                 the run's name: tags and fences carry it, so a second attempt knows the first
     stop                set once somebody asked to stop
 
 Only types here: the adapters are opened by `migration`, `look` and `fleet`.

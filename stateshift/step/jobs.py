@@ -106,7 +106,7 @@ class FenceSource(_NoFiles):
         return f"fence {self.location} ({', '.join(self.paths)})"
 
     def run(self, world: World) -> Evidence:
-        storage, taken = world.storage(self.location), []
+        storage, taken = world.storage(self.location), list[str]()
         text = fence_text(world.run).encode()
         for path in self.paths:
             world.check_interrupted()
