@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ROWS = (
     ("cli", "__main__"),
     ("migration", "look", "job", "advise", "live"),
-    ("executor", "report", "fleet", "lock", "workdir"),
+    ("executor", "report", "fleet", "lock", "workdir", "estimating"),
     ("engines", "reconfigure", "strategies"),
     ("journal", "plan"),
     ("step",),

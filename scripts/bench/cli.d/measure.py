@@ -103,6 +103,7 @@ def _spec(checkpoint: Path, place: Path) -> object:
                 "job_name": "counts",
                 "checkpoint_location": str(checkpoint),
                 "remote_location": str(place / "target"),
+                "waive": ["paths-stay"],
             }
         ],
     }
