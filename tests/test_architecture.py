@@ -58,6 +58,7 @@ OUTSIDE_NAMES = {
     "os": ("urandom", "system", "open", "environ", "getcwd"),
 }
 
+TERMINAL = ("sys.exit", "sys.argv", "sys.stdin", "sys.stdout", "sys.stderr")
 NO_NAME_FOR_A_FILE = ("utils", "util", "helpers", "common", "base", "core", "misc", "manager", "handler", "service")
 
 
@@ -283,7 +284,7 @@ def talk_outside_cli(package: Package) -> Iterator[str]:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 if node.func.id in ("print", "input", "exit", "quit"):
                     yield f"{name}:{node.lineno} calls {node.func.id}(): only cli talks to the terminal"
-            elif isinstance(node, ast.Attribute) and ast.unparse(node) in ("sys.exit", "sys.argv", "sys.stdout", "sys.stderr", "sys.stdin"):
+            elif isinstance(node, ast.Attribute) and ast.unparse(node) in TERMINAL:
                 yield f"{name}:{node.lineno} uses {ast.unparse(node)}: only cli talks to the terminal"
 
 
