@@ -8,12 +8,15 @@ job a wave. Each wave takes the lock on its target, carries out its plans, and l
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stateshift import __version__, executor, lock, plain
+from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import Cluster, StopRequest
 from stateshift.engines.registry import all_entries, all_transforms, engine
 from stateshift.errors import Interrupted, PlanError, StalePlan, StateshiftError
@@ -37,7 +40,9 @@ from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.report import Report, summarize
 from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
 from stateshift.storage import locations
+from stateshift.storage.opening import open_storage
 from stateshift.storage.protocol import Storage
+from stateshift.storage.wrappers import Retrying, Throttled
 from stateshift.survey import ClusterFacts, Facts, Finding, Survey
 from stateshift.workdir import Workdir
 from stateshift.world import Clock, Meter, Unwatched, World
@@ -53,6 +58,31 @@ class Doors:
     meter: Meter = field(default_factory=Unwatched)
     stop: threading.Event = field(default_factory=threading.Event)
     host: str = "localhost"
+
+
+class _Clock:
+    """The machine's own."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:
+    """The world as it is: storages by their URL, retried where an error may pass; clusters by their kind."""
+    interrupt, watched = stop or threading.Event(), meter or Unwatched()
+
+    def opened(location: str) -> Storage:
+        return Retrying(open_storage(location))
+
+    def cluster(spec: ClusterSpec, workdir: Workdir) -> Cluster:
+        return open_cluster(
+            spec, str(workdir.path), open_storage=opened, say=watched.say, interrupt=interrupt
+        )
+
+    return Doors(opened, cluster, _Clock(), watched, interrupt, socket.gethostname())
 
 
 @dataclass(frozen=True, slots=True)
