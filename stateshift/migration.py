@@ -42,7 +42,7 @@ from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spe
 from stateshift.storage import locations
 from stateshift.storage.opening import open_storage
 from stateshift.storage.protocol import Storage
-from stateshift.storage.wrappers import Retrying, Throttled
+from stateshift.storage.wrappers import Pace, Retrying, Throttled
 from stateshift.survey import ClusterFacts, Facts, Finding, Survey
 from stateshift.workdir import Workdir
 from stateshift.world import Clock, Meter, Unwatched, World
@@ -74,15 +74,17 @@ def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) 
     """The world as it is: storages by their URL, retried where an error may pass; clusters by their kind."""
     interrupt, watched = stop or threading.Event(), meter or Unwatched()
 
+    clock = _Clock()
+
     def opened(location: str) -> Storage:
-        return Retrying(open_storage(location))
+        return Retrying(open_storage(location), clock)
 
     def cluster(spec: ClusterSpec, workdir: Workdir) -> Cluster:
         return open_cluster(
             spec, str(workdir.path), open_storage=opened, say=watched.say, interrupt=interrupt
         )
 
-    return Doors(opened, cluster, _Clock(), watched, interrupt, socket.gethostname())
+    return Doors(opened, cluster, clock, watched, interrupt, socket.gethostname())
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,11 +475,14 @@ def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
     storages: dict[str, Storage] = {}
     clusters: dict[str, Cluster] = {}
     opening = threading.Lock()
+    throttled = spec.bytes_per_second or spec.operations_per_second
+    pace = Pace(doors.clock, spec.bytes_per_second, spec.operations_per_second) if throttled else None
 
     def storage(location: str) -> Storage:
         with opening:
             if location not in storages:
-                storages[location] = doors.open_storage(location)
+                opened = doors.open_storage(location)
+                storages[location] = opened if pace is None else Throttled(opened, pace)
             return storages[location]
 
     def cluster(name: str) -> Cluster:
