@@ -18,6 +18,7 @@ from stateshift.engines.spark.reading import Reading
 from stateshift.errors import FormatError
 from stateshift.formats.spark import source_log
 from stateshift.formats.spark.offsets import SourceOffset
+from stateshift.formats.spark.uris import decode_location
 from stateshift.survey import EmbeddedPath, Endpoint
 
 REPLAYABLE: Mapping[str, bool | None] = {
@@ -110,8 +111,8 @@ def _places(reading: Reading, path: str) -> list[EmbeddedPath]:
     """The directories one log file names, with the number of files in each."""
     folders: dict[str, int] = {}
     try:
-        for entry in source_log.entries(reading.chunks(path)):
-            folder = entry.path.rsplit("/", 1)[0]
+        for entry in source_log.decode_source_log(reading.chunks(path)):
+            folder = decode_location(entry.path.rsplit("/", 1)[0])
             folders[folder] = folders.get(folder, 0) + 1
     except FormatError as error:
         reading.refuse(f"{reading.path(path)} is damaged: {error.fact}", path, error.offset or 0)

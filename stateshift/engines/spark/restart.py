@@ -21,6 +21,7 @@ from stateshift.formats.spark import metadata as metadata_format
 from stateshift.formats.spark import offsets as offset_format
 from stateshift.formats.spark import operator_metadata, rocksdb, schema, state_files
 from stateshift.formats.spark.names import DEFAULT_STORE, CheckpointPath, classify
+from stateshift.formats.spark.uris import decode_location
 from stateshift.survey import EmbeddedPath, FileInfo, Image, Operator, ShardFiles, Store
 
 # Operator -> shard -> the uuid of each store's file, in the order of the operator's stores.
@@ -198,7 +199,7 @@ def _title(reading: Reading, found: Found, operator: str) -> str | None:
     if path is None:
         return None
     decoded = reading.decoded(path, operator_metadata.decode_operator_metadata)
-    return None if decoded is None else decoded.operator_name
+    return None if decoded is None else decoded.name
 
 
 def _newest_metadata(found: Found, operator: str, epoch: int | None) -> str | None:
@@ -273,7 +274,7 @@ def _ssts(reading: Reading, path: str) -> tuple[str, ...]:
 
 def _lineage(reading: Reading, path: str) -> tuple[tuple[int, str], ...]:
     try:
-        return tuple(state_files.changelog_lineage(reading.chunks(path)))
+        return state_files.decode_changelog(reading.chunks(path))[0].lineage
     except FormatError as error:
         reading.refuse(f"{reading.path(path)} is damaged: {error.fact}", path, error.offset or 0)
         return ()
@@ -355,10 +356,10 @@ def _own_places(reading: Reading, found: Found, epoch: int | None) -> list[Embed
             if "/_metadata/v2/" not in path:
                 continue
             decoded = reading.decoded(path, operator_metadata.decode_operator_metadata)
-            named = () if decoded is None else decoded.schema_paths
+            named = () if decoded is None else (p for store in decoded.stores for p in store.schema_paths)
             folders: dict[str, int] = {}
             for name in named:
-                folder = name.rsplit("/", 1)[0]
+                folder = decode_location(name.rsplit("/", 1)[0])
                 folders[folder] = folders.get(folder, 0) + 1
             places += [EmbeddedPath(reading.path(path), f, n, "self") for f, n in sorted(folders.items())]
     return places
