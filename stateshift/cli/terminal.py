@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from stateshift.cli.text import Block
     from stateshift.migration import Doors
+    from stateshift.storage.protocol import Storage
     from stateshift.world import Meter
 
 
@@ -27,6 +28,13 @@ class Terminal:
     json: bool = False
     verbose: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    @classmethod
+    def of(cls, context: Any, json: bool, verbose: bool = False) -> Terminal:
+        """The one that `main` made, told what this command was asked for."""
+        terminal: Terminal = context.obj
+        terminal.json, terminal.verbose = json, verbose
+        return terminal
 
     # -- speaking
 
@@ -83,6 +91,15 @@ class Terminal:
         return sys.stdin.isatty() and sys.stderr.isatty()
 
     # -- the outside
+
+    @property
+    def opening(self) -> Callable[[str], Storage]:
+        """How storages are opened, without the weight of everything that acts."""
+        if self.doors_given is not None:
+            return self.doors_given.open_storage
+        from stateshift.storage.opening import open_storage
+
+        return open_storage
 
     def doors(self, meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:
         """The real ones, unless a test gave others."""
