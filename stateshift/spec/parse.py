@@ -8,7 +8,7 @@ The spec is ours where it has a `version`, else INFORE's: the keys are the same,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from stateshift.errors import SpecError
 from stateshift.spec.checks import check
@@ -39,7 +39,8 @@ def parse_spec(text: str, *, base: str | None = None, environment: Mapping[str, 
 
 def _read(reader: Reader, root: Place) -> tuple[Spec, list[ReadJob]]:
     places = reader.known(root, SPEC, {"inside a job": JOB})
-    reader.need(root, places, "jobs") if isinstance(root.value, dict) else None
+    if isinstance(root.value, dict):
+        reader.need(root, places, "jobs")
     values = {key: read_part(reader, SPEC[key], place) for key, place in places.items() if key != "jobs"}
     for_all = {key.name for key in JOB.all if key.for_all}
     engine = values.get("engine") or _recognise(reader, root, explicit="engine" in places)

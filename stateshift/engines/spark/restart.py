@@ -274,7 +274,7 @@ def _ssts(reading: Reading, path: str) -> tuple[str, ...]:
 
 def _lineage(reading: Reading, path: str) -> tuple[tuple[int, str], ...]:
     try:
-        return tuple(state_files.changelog_lineage(reading.chunks(path)))
+        return state_files.decode_changelog(reading.chunks(path))[0].lineage
     except FormatError as error:
         reading.refuse(f"{reading.path(path)} is damaged: {error.fact}", path, error.offset or 0)
         return ()
