@@ -252,7 +252,8 @@ class FsspecStorage:
         with self._telling(path):
             try:
                 yield
-            except FileExistsError as error:  # what was there would be replaced: it is a file above that is in the way
+            except FileExistsError as error:
+                # What is at the path would be replaced: it is a file above it that is in the way.
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from error
 
     def _place(self, full: str, target: str) -> None:

@@ -4,8 +4,8 @@
     Faulty(storage, effects)                    raises Killed at the seventh moment
     Effects().seen                              what a run without a fault does: as many places to fail at
 
-A plan is called with each moment, from the thread that has the effect. It may raise (the effect does not happen, if
-this is before it; its answer is lost, if this is after it), call back, or do nothing.
+A plan is called with each moment, from the thread that has the effect. It may raise (the effect does not
+happen, if this is before it; its answer is lost, if this is after it), call back, or do nothing.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Effects:
 
 
 def at(number: int, error: Callable[[], BaseException], first: Callable[[], object] = lambda: None) -> Plan:
-    """At the moment of this number: call `first` (such as `disk.kill`), then raise. Any later moment raises too:
-    other threads of a killed process do nothing more either."""
+    """At the moment of this number: call `first` (such as `disk.kill`), then raise. Any later moment raises
+    too: other threads of a killed process do nothing more either."""
 
     def plan(moment: Moment) -> None:
         if moment.number == number:

@@ -1,4 +1,5 @@
-"""What every storage promises, asked of every member: the sentences of `stateshift.storage.protocol`, one by one."""
+"""What every storage promises, asked of every member: the sentences of `stateshift.storage.protocol`, one by
+one."""
 
 from __future__ import annotations
 
