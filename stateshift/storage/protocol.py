@@ -1,11 +1,11 @@
 """Where bytes live: the one interface, and what it promises.
 
-A storage is opened on a location (a URL) and speaks of paths relative to it, with `/` between names. The
-promises every member keeps, and the contract suite checks:
+A storage is opened on a location (a URL) and speaks of paths relative to it, with `/` between names. The promises
+every member keeps, and the contract suite checks:
 
 * `write` leaves a whole file or none, also when the process dies in the middle; it replaces what was there.
-* Nothing written is promised to survive a machine's crash until `sync` has returned. `create`, `move` and
-  `remove` are durable when they return.
+* Nothing written is promised to survive a machine's crash until `sync` has returned. `create`, `move` and `remove`
+  are durable when they return.
 * `create` succeeds for exactly one of several that try.
 * `list` of a place that is not there is empty; `stat` of it is None; `read` of it raises MissingFile.
 * A path never leads out of its location: `..`, empty names and a leading slash are refused. The empty path is the
@@ -60,8 +60,7 @@ class Storage(Protocol):
         ...
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
-        """Write `content` to `path`, whole or not at all, making directories as needed; the number of
-        bytes."""
+        """Write `content` to `path`, whole or not at all, making directories as needed; the number of bytes."""
         ...
 
     def create(self, path: str, content: bytes) -> None:
@@ -69,8 +68,7 @@ class Storage(Protocol):
         ...
 
     def move(self, path: str, target_path: str) -> None:
-        """Rename within this storage; AlreadyThere where the target is, MissingFile where the source is
-        not."""
+        """Rename within this storage; AlreadyThere where the target is, MissingFile where the source is not."""
         ...
 
     def remove(self, path: str) -> None:
@@ -78,8 +76,8 @@ class Storage(Protocol):
         ...
 
     def prune(self, under: str = "") -> None:
-        """Remove directories below `under`, and `under` itself, as far as they are empty, and our own
-        temporary files in them."""
+        """Remove directories below `under`, and `under` itself, as far as they are empty, and our own temporary
+        files in them."""
         ...
 
     def sync(self) -> None:
