@@ -88,6 +88,8 @@ def _sorted(files: Iterable[FileInfo], skip: int) -> Found:
     found = Found()
     for info in files:
         path = info.path[skip:]
+        if "/." in path or path.startswith("."):
+            continue  # Hadoop's sidecars and leftovers of writers: half of a local checkpoint, no part of any restart
         place = classify(path)
         area = place.area
         if area == "state":
