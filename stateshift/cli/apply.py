@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,12 +52,12 @@ def command(
     from stateshift.cli.work import carry_out, confirm
     from stateshift.workdir import Workdir
 
-    terminal = Terminal.of(context, json, verbose)
+    terminal, again = Terminal.of(context, json, verbose), f"stateshift apply {shlex.quote(spec)}"
     asked = request.read(spec)
     saved = isinstance(asked, migration.Proposal)
     wanted = request.overridden(asked.spec if isinstance(asked, migration.Proposal) else asked, parallel, throttle)
     if not yes and not terminal.someone_there:
-        confirm(terminal, "", yes, f"stateshift apply {spec}")
+        confirm(terminal, "", yes, again)  # before the reading, which may take a while
     names = [one.name for one in migration.jobs_of(wanted, job)]
     run = run_name(names, time.time(), os.urandom(2))
     place = Workdir(workdir or os.path.join(workdirs, run))
@@ -66,8 +67,8 @@ def command(
     else:
         proposed = migration.propose(wanted, terminal.doors(), place, job)
     terminal.talk(render_plan.proposal(_only(proposed, job) if saved else proposed, verbose))
-    if not proposed.refusals:
-        confirm(terminal, "carry this out?", yes, f"stateshift apply {spec}")
+    _refuse_refused(proposed)
+    confirm(terminal, "carry this out?", yes, again)
     return carry_out(terminal, place, lambda doors: migration.apply(proposed, run, place, doors, job))
 
 
@@ -85,11 +86,26 @@ def _only(proposed: Proposal, job: str | None) -> Proposal:
     return proposed if job is None else replace(proposed, plans=tuple(p for p in proposed.plans if p.job == job))
 
 
+def _refuse_refused(proposed: Proposal) -> None:
+    """What was just shown cannot be carried out: say so without saying it all again."""
+    from stateshift.cli import as_json
+    from stateshift.cli.units import many
+    from stateshift.errors import PlanError
+
+    refusals = proposed.refusals
+    if refusals:
+        raise PlanError(
+            f"{many(len(refusals), 'finding refuses', 'findings refuse')} this plan; nothing was done",
+            hint=refusals[0].hint,
+            findings=[as_json.finding(one) for one in refusals],
+        )
+
+
 def _refuse_another(place: Workdir) -> None:
     from stateshift.errors import JournalError
 
     if place.exists:
         raise JournalError(
             f"{place.path} is the workdir of a run already",
-            hint=f"stateshift resume {place.path}; or give another --workdir",
+            hint=f"stateshift resume {shlex.quote(str(place.path))}; or give another --workdir",
         )

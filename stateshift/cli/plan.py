@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -52,7 +53,7 @@ def command(
         terminal.show(render_plan.proposal(asked, verbose))
     if output is not None:
         _save(asked, output)
-        terminal.say(f"saved; carry it out with: stateshift apply {output}")
+        terminal.say(f"saved; carry it out with: stateshift apply {shlex.quote(output)}")
     return PlanError.exit_code if asked.refusals else None
 
 

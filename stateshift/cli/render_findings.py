@@ -22,5 +22,5 @@ def findings(found: Iterable[Finding], indent: int = 2) -> Iterator[Block]:
         yield Line(f"{one.level}: {redact(one.message)}{at}", TONES[one.level], indent)
         if one.hint:
             yield Line(f"hint: {redact(one.hint)}", "dim", indent + 2)
-        if one.waive and one.level == "refuse":
+        if one.waive and one.level == "refuse" and one.waive not in (one.hint or ""):
             yield Line(f'waive it in the job: "waive": ["{one.waive}"]', "dim", indent + 2)

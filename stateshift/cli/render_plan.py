@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stateshift.cli import as_json
 from stateshift.cli.render_findings import findings
 from stateshift.cli.text import Block, Cell, Gap, Line, Table, pairs, section
-from stateshift.cli.units import many, number, size, span
+from stateshift.cli.units import about, dash, many, number, size
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def one_plan(plan: Plan, verbose: bool = False) -> Iterator[Block]:
     if plan.phases:
         yield _phases(plan)
         if verbose:
+            yield Gap()
             yield _steps(plan)
     else:
         yield Line("no steps: the findings say why" if plan.refusals else "no steps: there is nothing to do", indent=2)
@@ -55,14 +56,15 @@ def _title(plan: Plan) -> str:
 
 def _phases(plan: Plan) -> Table:
     rows: list[tuple[str | Cell, ...]] = [
-        (phase.name, number(len(phase.steps)), number(phase.files), size(phase.bytes)) for phase in plan.phases
+        (phase.name, number(len(phase.steps)), dash(phase.files, number), dash(phase.bytes, size))
+        for phase in plan.phases
     ]
     return Table(("phase", ">steps", ">files", ">size"), tuple(rows))
 
 
 def _steps(plan: Plan) -> Table:
     rows = tuple(
-        (step.name, step.kind, number(step.files), size(step.bytes), redact(step.describe()))
+        (step.name, step.kind, dash(step.files, number), dash(step.bytes, size), redact(step.describe()))
         for phase in plan.phases
         for step in phase.steps
     )
@@ -76,7 +78,8 @@ def _findings(plans: Iterable[Plan]) -> list[Finding]:
 def _summary(proposed: Proposal) -> Iterator[tuple[str, str | Cell]]:
     estimate = as_json.estimate(proposed.plans)
     if estimate is not None:
-        yield "estimate", f"{span(estimate['seconds'])}, the job down for {span(estimate['downtime_seconds'])}"
+        down = about(estimate["downtime_seconds"])
+        yield "estimate", f"{about(estimate['seconds'])}, the job down for {down} of it"
         yield "", Cell(estimate["basis"], "dim")
     yield "fingerprint", proposed.fingerprint
     refusals = len(proposed.refusals)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stateshift.cli.as_json import shown_state
 from stateshift.cli.text import Block, Cell, Gap, Line, Table, Tone, pairs
-from stateshift.cli.units import bar, many, number, size, span
+from stateshift.cli.units import bar, dash, many, number, size, span
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def report(told: Report, workdir: str, held: bool = False) -> Iterator[Block]:
         if len(told.jobs) > 1:
             yield Gap()
         yield Line(_job(job), indent=2)
-        yield _phases(job.phases, told.seconds)
+        yield _phases(job.phases, told.seconds, undone=job.state == "rolled-back")
         yield from (Line(f"note: {redact(note)}", indent=2) for note in job.notes)
         yield from (Line(f"left: {redact(line)}", "warn", indent=2) for line in job.left)
     yield pairs(*_summary(told, workdir))
@@ -41,20 +42,28 @@ def _job(job: JobReport) -> str:
     return f"{job.job} ({job.state}){moved}"
 
 
-def _phases(phases: tuple[PhaseReport, ...], seconds: float) -> Table:
+def _phases(phases: tuple[PhaseReport, ...], seconds: float, undone: bool) -> Table:
+    """When each phase was at work, and a line that shows it."""
+    # What was taken back may have been so days later: its line ends with its last phase.
+    whole = max([0.0 if undone else seconds, *(phase.start + phase.seconds for phase in phases)])
     rows = tuple(
         (
             phase.name,
             span(phase.start),
             span(phase.seconds),
-            number(phase.done) if phase.done == phase.steps else Cell(f"{phase.done} of {phase.steps}", "warn"),
-            number(phase.files),
-            size(phase.bytes),
-            bar(phase.start, phase.seconds, seconds, TIMELINE),
+            Cell("undone", "dim") if undone else _steps(phase),
+            dash(phase.files, number),
+            dash(phase.bytes, size),
+            bar(phase.start, phase.seconds, whole, TIMELINE),
         )
         for phase in phases
     )
     return Table(("phase", ">begun at", ">took", ">steps", ">files", ">size", "timeline"), rows)
+
+
+def _steps(phase: PhaseReport) -> str | Cell:
+    whole = phase.done == phase.steps
+    return number(phase.done) if whole else Cell(f"{number(phase.done)} of {number(phase.steps)}", "warn")
 
 
 def _summary(told: Report, workdir: str) -> Iterator[tuple[str, str | Cell]]:
@@ -87,25 +96,30 @@ def _next(state: str, workdir: str, held: bool) -> Iterator[Block]:
     if held:
         yield Line("a process is at work on it now")
         return
-    again = (("go on", f"stateshift resume {workdir}"), ("take back", f"stateshift rollback {workdir}"))
+    again = (("go on", command("resume", workdir)), ("take back", command("rollback", workdir)))
     match state:
         case "failed" | "interrupted":
             yield pairs(*again, indent=0)
         case "rolling-back":
-            yield pairs(("finish the rollback", f"stateshift resume {workdir}"), indent=0)
+            yield pairs(("finish the rollback", command("resume", workdir)), indent=0)
         case "finished":
             yield pairs(
-                ("does it still hold", f"stateshift verify {workdir}"),
-                ("take back", f"stateshift rollback {workdir}"),
+                ("does it still hold", command("verify", workdir)),
+                ("take back", command("rollback", workdir)),
                 indent=0,
             )
         case _:
             yield Line("nothing is left to do")
 
 
+def command(verb: str, workdir: str) -> str:
+    """What can be pasted, also where the path holds blanks."""
+    return f"stateshift {verb} {shlex.quote(workdir)}"
+
+
 def resume_commands(workdir: str) -> tuple[Block, ...]:
     """Said at the start of a run, so that it stands in every log whatever happens to the process."""
-    return (Line(f"if this is interrupted: stateshift resume {workdir}", "dim"),)
+    return (Line(f"if this is interrupted: {command('resume', workdir)}", "dim"),)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,8 +65,18 @@ def _file_facts(found: Survey) -> Iterator[tuple[str, str | Cell]]:
         yield "needed", f"{many(needed['count'], 'file')}, {size(needed['bytes'])}: what a restart reads"
         yield "not needed", f"{many(rest, 'file')}, {size(spare)} ({share(rest, count)} of the files)"
     if count:
-        told = (f"{number(one['count'])} below {size(one['below']).replace('.0', '')}" for one in counted["small"])
-        yield "small", ", ".join(told)
+        yield "small", _small(counted["small"], count)
+
+
+def _small(counted: list[dict[str, int]], count: int) -> str:
+    """How many are small; the classes behind the one that holds them all say nothing more."""
+    parts: list[str] = []
+    for one in counted:
+        below = size(one["below"]).replace(".0", "")
+        if one["count"] == count:
+            return ", ".join([*parts, f"all below {below}"])
+        parts.append(f"{number(one['count'])} below {below}")
+    return ", ".join(parts)
 
 
 def epoch_of(image: Image) -> str:

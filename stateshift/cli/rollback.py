@@ -40,5 +40,5 @@ def command(
         flag = " --discard-progress" if discard_progress else ""
         if terminal.someone_there and not yes:
             terminal.talk(render_run.report(told, workdir, place.held))
-        confirm(terminal, "take this back?", yes, f"stateshift rollback {workdir}{flag}")
+        confirm(terminal, "take this back?", yes, render_run.command("rollback", workdir) + flag)
     return carry_out(terminal, place, lambda doors: migration.rollback(place, doors, discard_progress))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 
 def size(count: float) -> str:
@@ -32,6 +32,16 @@ def span(seconds: float) -> str:
 def number(count: int) -> str:
     """`34,012`: digits in threes."""
     return f"{count:,}"
+
+
+def dash(count: int, told: Callable[[int], str]) -> str:
+    """A count in a table, where nothing is told by a dash."""
+    return told(count) if count else "-"
+
+
+def about(seconds: float) -> str:
+    """An estimate: nobody can promise less than a second."""
+    return "less than 1 s" if seconds < 1 else span(seconds)
 
 
 def many(count: int, one: str, several: str | None = None) -> str:

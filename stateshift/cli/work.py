@@ -55,7 +55,7 @@ def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int
     if not terminal.json:
         terminal.show(render_run.report(told, path, held))
     code = tell(error, terminal, as_json.failed_run(told, path, held, error))
-    resume = f"stateshift resume {path}"
+    resume = render_run.command("resume", path)
     if not held and told.state in ("failed", "interrupted", "running") and resume not in (error.hint or ""):
         terminal.talk([Line(f"go on with: {resume}")])
     return code
@@ -65,10 +65,12 @@ def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int
 def stoppable(stop: threading.Event, workdir: str) -> Iterator[None]:
     """While this lasts, Ctrl-C and SIGTERM ask the run to stop; asked twice, the process ends where it is."""
 
+    resume = render_run.command("resume", workdir)
+
     def ask(number: int, frame: object) -> None:
         # os.write: the streams may be in the middle of a write of their own.
         if stop.is_set():
-            os.write(2, f"\nstopped at once; go on with: stateshift resume {workdir}\n".encode())
+            os.write(2, f"\nstopped at once; go on with: {resume}\n".encode())
             os._exit(Interrupted.exit_code)
         stop.set()
         os.write(2, b"\nstopping after the current write; once more to stop at once\n")
