@@ -49,7 +49,9 @@ class Location:
 def parse(text: str, cwd: str | None = None) -> Location:
     """A location from what the user typed; relative paths against `cwd`."""
     if not text or "\0" in text:
-        raise StorageError(f"{text!r} is not a location", hint="give a path or a URL, such as s3://bucket/path")
+        raise StorageError(
+            f"{text!r} is not a location", hint="give a path or a URL, such as s3://bucket/path"
+        )
     if one := _ONE_SLASH.fullmatch(text):
         return _of_url(one[1], "", one[2], text)
     if url := _URL.fullmatch(text):
