@@ -18,7 +18,7 @@ from stateshift.spec.location import normal
 from stateshift.spec.model import Spec
 from stateshift.spec.parts import read_part
 from stateshift.spec.place import Complaints, Place
-from stateshift.spec.text import read_text
+from stateshift.spec.text import WHERE_CREDENTIALS_BELONG, read_text
 from stateshift.spec.values import Reader
 
 _HINT = "stateshift schema > spec.schema.json   # every key and its meaning; name the file under \"$schema\""
@@ -33,7 +33,8 @@ def parse_spec(text: str, *, base: str | None = None, environment: Mapping[str, 
     spec, jobs = _read(reader, root)
     check(complaints, spec, jobs)
     if complaints.found:
-        raise SpecError(tuple(complaints.found), hint=_HINT)
+        leaks = any(complaint.expected == WHERE_CREDENTIALS_BELONG for complaint in complaints.found)
+        raise SpecError(tuple(complaints.found), hint=f"keep {WHERE_CREDENTIALS_BELONG}" if leaks else _HINT)
     return spec
 
 

@@ -154,3 +154,9 @@ def test_a_password_that_comes_from_the_environment_is_refused_as_well() -> None
 @pytest.mark.parametrize("text", ["hdfs://nn:8020/users/a@b", "abfss://container@account.net/x", "spark://a:1,b:2/x@y"])
 def test_an_at_sign_elsewhere_is_no_password(text: str) -> None:
     assert read({"stop": {"x": text}}).jobs[0].stop == {"x": text}
+
+
+def test_the_hint_says_where_credentials_belong() -> None:
+    with pytest.raises(SpecError) as error:
+        read({"stop": {"password": "x"}})
+    assert error.value.hint is not None and "~/.hdfscli.cfg" in error.value.hint

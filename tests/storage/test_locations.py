@@ -23,14 +23,14 @@ from stateshift.storage import locations
         ("./b", "file:///cwd/b"),
         ("../b", "file:///b"),
         (".", "file:///cwd"),
-        ("~", "file:///cwd/~"),
+        ("./~", "file:///cwd/~"),
         ("file:/a/b", "file:///a/b"),
         ("file:///a/b/", "file:///a/b"),
         ("FILE:///a/b", "file:///a/b"),
         ("file://localhost/a", "file:///a"),
         ("file:///", "file:///"),
         ("a:b", "file:///cwd/a:b"),
-        ("C:/x", "file:///cwd/C:/x"),
+        ("./C:/x", "file:///cwd/C:/x"),
         ("hdfs://nn:8020/p/q/", "hdfs://nn:8020/p/q"),
         ("hdfs://nn:8020", "hdfs://nn:8020"),
         ("hdfs:/p", "hdfs:///p"),
@@ -67,10 +67,10 @@ def test_what_is_no_location_is_refused_with_a_way_out(text: str) -> None:
     assert raised.value.hint
 
 
-def test_a_forgotten_slash_is_put_into_the_hint() -> None:
+def test_a_forgotten_slash_is_named_in_the_hint() -> None:
     with pytest.raises(StorageError) as raised:
         locations.normal("file://tmp/x")
-    assert raised.value.hint == "file:///tmp/x"
+    assert raised.value.hint == "expected file:///path: another machine's files are no local ones"
 
 
 def test_parts() -> None:
