@@ -41,7 +41,8 @@ def command(
     from stateshift.cli import as_json, render_survey
 
     terminal = Terminal.of(context, json, verbose)
-    seen = look.inspect(location, terminal.opening)
+    opening = terminal.doors().open_storage
+    seen = look.inspect(location, opening)
     document = as_json.look(seen, location)
     blocks = list(render_survey.look(seen, location, verbose))
     if seen.survey is not None and uids:
@@ -51,7 +52,7 @@ def command(
         document["files"]["list"] = as_json.file_rows(seen.survey)
         blocks += render_survey.all_files(seen.survey)
     if seen.survey is not None and entries:
-        shown = list(look.entries(location, terminal.opening, limit + 1))
+        shown = list(look.entries(location, opening, limit + 1))
         kept = list(_first(shown, limit))
         document |= {"entries": [as_json.entry(e) for e in kept], "entries_more": len(kept) < len(shown)}
         blocks += render_survey.entries(kept, len(kept) < len(shown))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from stateshift.cli.text import Block
     from stateshift.migration import Doors
-    from stateshift.storage.protocol import Storage
     from stateshift.world import Meter
 
 
@@ -91,15 +90,6 @@ class Terminal:
         return sys.stdin.isatty() and sys.stderr.isatty()
 
     # -- the outside
-
-    @property
-    def opening(self) -> Callable[[str], Storage]:
-        """How storages are opened, without the weight of everything that acts."""
-        if self.doors_given is not None:
-            return self.doors_given.open_storage
-        from stateshift.storage.opening import open_storage
-
-        return open_storage
 
     def doors(self, meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:
         """The real ones, unless a test gave others."""

@@ -135,7 +135,8 @@ def coloured(blocks: Iterable[Block]) -> Iterator[RenderableType]:
             case Gap():
                 yield Text("")
             case Line():
-                yield Padding(Text(block.text, STYLES[block.tone], overflow="fold"), (0, 0, 0, block.indent), expand=False)
+                text = Text(block.text, STYLES[block.tone], overflow="fold")
+                yield Padding(text, (0, 0, 0, block.indent), expand=False)
             case Table():
                 yield Padding(_rich_table(block), (0, 0, 0, block.indent), expand=False)
 
