@@ -19,7 +19,7 @@ from tests.acceptance.support import ROOT, Ran, content_of, end_jobs, stateshift
 
 sys.path.insert(0, str(ROOT / "scripts" / "demo.d"))
 
-import data  # noqa: E402
+import data
 
 pytestmark = pytest.mark.spark
 
