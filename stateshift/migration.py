@@ -30,13 +30,13 @@ from stateshift.journal import (
     RunResumed,
     RunRolledBack,
     RunStarted,
-    fold,
     decode_records,
+    fold,
 )
 from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.report import Report, summarize
 from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
-from stateshift.storage.locations import name_of, parent_of
+from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.survey import ClusterFacts, Facts, Finding, Survey
 from stateshift.workdir import Workdir
@@ -407,16 +407,16 @@ class _Run:
 
     def _lock(self, job: JobSpec) -> None:
         location = job.destination
-        parent = self.doors.open_storage(parent_of(location))
+        parent = self.doors.open_storage(locations.parent(location))
         path = str(self.workdir.path.absolute())
-        lock.take(parent, name_of(location), self.world.run, path, self.doors.host)
+        lock.take(parent, locations.name(location), self.world.run, path, self.doors.host)
         if location not in self.journal.progress.locks:
             self.journal.append(LockTaken(self.doors.clock.now(), location))
 
     def _let_go(self, job: JobSpec) -> None:
         location = job.destination
         if location in self.journal.progress.locks:
-            lock.release(self.doors.open_storage(parent_of(location)), name_of(location), self.world.run)
+            lock.release(self.doors.open_storage(locations.parent(location)), locations.name(location), self.world.run)
             self.journal.append(LockReleased(self.doors.clock.now(), location))
 
     def _fail(self, error: StateshiftError) -> None:

@@ -1,7 +1,7 @@
 """What went wrong, in our words: an operating system's error becomes a StorageError with a way out.
 
-Decided by errno alone, so that every storage that sits on a file system says the same thing. What is known to pass is
-a TransientStorageError, everything else is not: a retry must never hide a full disk.
+Decided by errno alone, so that every storage that sits on a file system says the same thing. What is known to
+pass is a TransientStorageError, everything else is not: a retry must never hide a full disk.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _RESUME: Final = "then `stateshift resume WORKDIR`"
 
 # errno -> what happened, and what to do about it; {place} is the shell-quoted directory or location
 _KNOWN: Final[dict[int, tuple[str, str]]] = {
-    errno.ENOSPC: ("no space left on the file system of", f"df -h {{place}}; df -i {{place}}; make room, {_RESUME}"),
+    errno.ENOSPC: (
+        "no space left on the file system of",
+        f"df -h {{place}}; df -i {{place}}; make room, {_RESUME}",
+    ),
     errno.EDQUOT: ("the disk quota is used up on", f"quota -s; make room in {{place}}, {_RESUME}"),
     errno.EFBIG: ("the file would be larger than is allowed on", f"ulimit -f; raise the limit, {_RESUME}"),
     errno.EACCES: ("no permission on", "namei -l {place}"),
@@ -27,15 +30,15 @@ _KNOWN: Final[dict[int, tuple[str, str]]] = {
     errno.ENAMETOOLONG: ("a name is too long for", "getconf NAME_MAX {place}"),
     errno.ELOOP: ("symbolic links run in a circle at", "namei -l {place}"),
     errno.EMFILE: ("too many open files, at", f"ulimit -n; raise the limit, {_RESUME}"),
-    errno.ENFILE: ("too many open files on this machine, at", f"sysctl fs.file-nr; raise the limit, {_RESUME}"),
-    errno.EXDEV: ("two different file systems cannot be renamed between:", "copy instead: give a target location"),
+    errno.ENFILE: ("too many files are open, at", f"sysctl fs.file-nr; raise the limit, {_RESUME}"),
+    errno.EXDEV: ("not on one file system, so not to be renamed:", "copy instead: give a target location"),
     errno.ENOTDIR: ("a file stands where a directory is needed, at", "ls -ld {place}"),
     errno.EISDIR: ("a directory stands where a file is needed, at", "ls -ld {place}"),
     errno.ENOTEMPTY: ("a directory stands where a file is needed, at", "ls -ld {place}"),
     errno.EIO: ("the disk reports an error at", "dmesg | tail; this is the hardware's or the driver's"),
 }
 
-_PASSING: Final = frozenset(
+PASSING: Final = frozenset(
     {
         errno.EAGAIN,
         errno.EBUSY,
@@ -64,7 +67,7 @@ def from_os(error: OSError, location: str, path: str = "") -> StorageError:
         return missing(location, path)
     if isinstance(error, FileExistsError):
         return AlreadyThere(f"{place} is there already", location=place)
-    if number in _PASSING or isinstance(error, ConnectionError | TimeoutError):
+    if number in PASSING or isinstance(error, ConnectionError | TimeoutError):
         return TransientStorageError(f"{place}: {_text(error)}", location=place)
     if number not in _KNOWN:
         return StorageError(f"{place}: {_text(error)}", location=place)
@@ -74,7 +77,8 @@ def from_os(error: OSError, location: str, path: str = "") -> StorageError:
 
 def missing(location: str, path: str) -> MissingFile:
     place = redact(location.rstrip("/") + "/" + path if path else location)
-    return MissingFile(f"{place} is not there", location=place, hint=f"stateshift inspect {_pasted(location, '')}")
+    hint = f"stateshift inspect {_pasted(location, '')}"
+    return MissingFile(f"{place} is not there", location=place, hint=hint)
 
 
 def too_large(location: str, path: str, size: int, size_max: int) -> StorageError:

@@ -1,19 +1,22 @@
 """The local disk, spoken to directly.
 
-Not through fsspec: its local file system can neither sync nor create exclusively and whole, and importing it takes
-longer than an inspection. The promises of `protocol`, and how they are kept here:
+Not through fsspec: its local file system can neither sync nor create exclusively and whole, and importing it
+takes longer than an inspection. The promises of `protocol`, and how they are kept here:
 
-* `write` collects the content under a temporary name in the same directory and renames it into place. Two threads
-  that write one path at once are kept apart; two processes are not (the lock on the target sees to that).
-* `create` fills and fsyncs a temporary file and then links it: link(2) fails where the name is taken, and what it
-  makes visible is whole. On a file system without hard links (FAT, some FUSE mounts) it is O_EXCL instead: exclusive
-  still, but a crash in the middle can leave a part of the file.
-* `move` links the new name and removes the old one, because rename(2) replaces. A crash between the two leaves both
-  names for one file: the repeat recognises that by inode and finishes. Without hard links: look, then rename.
-* `sync` is syncfs(2) on every device written to since the last one. Measured on ext4 against fsync of each file: 1
-  file 0.4 ms against 0.7, 100 files 2 ms against 13 (eight threads), 5,000 files 0.2 s against 0.5, 64 MiB the same.
-  It also waits for what others wrote to that file system; in return it covers directories, and nothing has to be
-  remembered but the device. Since Linux 5.8 it reports write errors. Where there is no syncfs, it is sync(2).
+* `write` collects the content under a temporary name in the same directory and renames it into place. Two
+  threads that write one path at once are kept apart; two processes are not (the lock on the target sees to
+  that).
+* `create` fills and fsyncs a temporary file and then links it: link(2) fails where the name is taken, and
+  what it makes visible is whole. On a file system without hard links (FAT, some FUSE mounts) it is O_EXCL
+  instead: exclusive still, but a crash in the middle can leave a part of the file.
+* `move` links the new name and removes the old one, because rename(2) replaces. A crash between the two
+  leaves both names for one file: the repeat recognises that by inode and finishes. Without hard links: look,
+  then rename.
+* `sync` is syncfs(2) on every device written to since the last one. Measured on ext4 against fsync of each
+  file: 1 file 0.4 ms against 0.7, 100 files 2 ms against 13 (eight threads), 5,000 files 0.2 s against 0.5,
+  64 MiB the same. It also waits for what others wrote to that file system; in return it covers directories,
+  and nothing has to be remembered but the device. Since Linux 5.8 it reports write errors. Where there is no
+  syncfs, it is sync(2).
 """
 
 from __future__ import annotations
@@ -218,7 +221,8 @@ class LocalStorage:
         return os.fdopen(descriptor, "wb")
 
     def _fill(self, file: BinaryIO, content: Content, path: str, modified: float | None) -> tuple[int, int]:
-        """Write the content; its size, and the device it is on. What goes wrong in making it is not ours to translate."""
+        """Write the content; its size, and the device it is on. What goes wrong in making it is not ours to
+        translate."""
         size = 0
         try:
             for chunk in content():
@@ -251,7 +255,8 @@ class LocalStorage:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(new)
         if made:
-            # mkdir's FileExistsError is fine for a directory that a thread was quicker to make, not for a file.
+            # mkdir's FileExistsError is fine for a directory that a thread was quicker to make, not for a
+            # file.
             if not os.path.isdir(made[0]):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), made[0])
             self._remember(os.stat(made[0]).st_dev, made[0])
@@ -331,7 +336,8 @@ def _rename_exclusively(full: str, target: str) -> None:
 
 
 def _is_unfinished_move(full: str, target: str) -> bool:
-    """Two names of one file, left by a crash. The same name twice, reached through a linked directory, is not that."""
+    """Two names of one file, left by a crash. The same name twice, reached through a linked directory, is not
+    that."""
     same_name = os.path.basename(full) == os.path.basename(target)
     if same_name and os.path.samefile(os.path.dirname(full), os.path.dirname(target)):
         return False

@@ -1,8 +1,8 @@
 """Listing a local directory: one pass of scandir, one stat for each file.
 
-Symbolic links are followed, as the engines follow them. One that leads back to a directory it lies in would never
-end, and is refused by name. What vanishes meanwhile was not there; what may not be read, or has a name that is not
-UTF-8, is an error: a listing that leaves something out would be taken for the whole.
+Symbolic links are followed, as the engines follow them. One that leads back to a directory it lies in would
+never end, and is refused by name. What vanishes meanwhile was not there; what may not be read, or has a name
+that is not UTF-8, is an error: a listing that leaves something out would be taken for the whole.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def walk(top: str, under: str, location: str) -> Iterator[FileInfo]:
                 directories.append((one.path, _joined(path, one.name)))
 
 
-def _look(entry: os.DirEntry[str], directory: str, path: str, location: str) -> FileInfo | os.DirEntry[str] | None:
+def _look(
+    entry: os.DirEntry[str], directory: str, path: str, location: str
+) -> FileInfo | os.DirEntry[str] | None:
     """A file, a directory to go into, or None for what is neither or has gone."""
     name = entry.name
     if not name.isascii():

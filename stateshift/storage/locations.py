@@ -6,10 +6,10 @@
     hdfs://nn:8020/p/                   hdfs://nn:8020/p       hdfs    nn:8020    /p
     s3a://bucket/k, s3n://bucket/k      s3://bucket/k          s3      bucket     /k
 
-Locations are taken literally and never decoded: blanks, `%`, `#`, `?`, `:` and any unicode stand for themselves, also
-behind `file:`. Hadoop writes `file:///a%20b` for a directory `a b` (Path.toUri), but what a person types on a shell,
-or in a spec, is the name that `ls` prints; what Hadoop wrote into a file is decoded where that file is. `..` is
-resolved as text, in local paths only. Windows is not supported.
+Locations are taken literally and never decoded: blanks, `%`, `#`, `?`, `:` and any unicode stand for
+themselves, also behind `file:`. Hadoop writes `file:///a%20b` for a directory `a b` (Path.toUri), but what a
+person types on a shell, or in a spec, is the name that `ls` prints; what Hadoop wrote into a file is decoded
+where that file is. `..` is resolved as text, in local paths only. Windows is not supported.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Final
 from stateshift.errors import StorageError
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)", re.DOTALL)
-# One slash is Hadoop's way to write a URL without an authority. Only of schemes that Hadoop prints so: anything else
-# with a colon is a local name.
+# One slash is Hadoop's way to write a URL without an authority. Only of schemes that Hadoop prints so:
+# anything else with a colon is a local name.
 _ONE_SLASH: Final = re.compile(r"(file|hdfs|webhdfs|swebhdfs|viewfs):(/(?!/).*)", re.DOTALL | re.IGNORECASE)
 _ALIASES: Final = {"s3a": "s3", "s3n": "s3", "local": "file"}
 
@@ -35,7 +35,8 @@ _SECRETS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A location in its parts. `path` begins with a slash or is empty, and ends in none unless it is the root."""
+    """A location in its parts. `path` begins with a slash or is empty, and ends in none unless it is the
+    root."""
 
     scheme: str
     authority: str
@@ -61,7 +62,8 @@ def parse(text: str, cwd: str | None = None) -> Location:
 
 
 def normal(text: str, cwd: str | None = None) -> str:
-    """The one way to write this location: two texts are the same location when their normal forms are equal."""
+    """The one way to write this location: two texts are the same location when their normal forms are
+    equal."""
     return str(parse(text, cwd))
 
 
@@ -98,8 +100,8 @@ def name(location: str) -> str:
 
 
 def same_file_system(one: str, other: str) -> bool:
-    """Whether a file may be renamed from one to the other, as far as the names tell: two local paths may still be on
-    different disks."""
+    """Whether a file may be renamed from one to the other, as far as the names tell: two local paths may
+    still be on different disks."""
     a, b = parse(one), parse(other)
     return (a.scheme, a.authority) == (b.scheme, b.authority)
 
@@ -122,9 +124,10 @@ def redact(text: str) -> str:
 
 
 def check_path(path: str) -> str:
-    """A path relative to a location, refused where it would lead out of it. Empty means the location itself."""
+    """A path relative to a location, refused where it would lead out of it. Empty means the location
+    itself."""
     if "\0" in path or (path and not {"", ".", ".."}.isdisjoint(path.split("/"))):
-        raise StorageError(f"{path!r} is not a path below a location", hint="names between single slashes, no `..`")
+        raise StorageError(f"{path!r} is not a path below a location", hint="names between slashes, no `..`")
     return path
 
 

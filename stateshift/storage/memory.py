@@ -1,14 +1,14 @@
 """A disk in memory, shared by the storages that are opened on it: the twin that every test may use.
 
     MemoryDisk         one machine: files by their full location, and what of them a crash would leave
-      kill()             as SIGKILL: who had it open has no effect any more; temporary files stay; nothing else changes
-      crash(random)      as a power cut: also, every write that was not synced is kept, torn or lost, one by one
+      kill()             as SIGKILL: who had it open has no effect any more; temporary files stay
+      crash(random)      as a power cut: also, each write that was not synced is kept, torn or lost
       snapshot()         what is there, for assertions
     MemoryStorage      one location on a disk
 
-A crash is as unkind as XFS or ext4 may be: a rename that was not preceded by fsync can leave the new name with the
-old content, with none, or with the first part of the new. What `create`, `move` and `remove` did is never lost.
-Directories exist, so that a file cannot stand where one is.
+A crash is as unkind as XFS or ext4 may be: a rename that was not preceded by fsync can leave the new name
+with the old content, with none, or with the first part of the new. What `create`, `move` and `remove` did is
+never lost. Directories exist, so that a file cannot stand where one is.
 """
 
 from __future__ import annotations
@@ -136,7 +136,8 @@ class MemoryDisk:
         return temp
 
     def end(self, temp: str, generation: int, collected: bytes) -> None:
-        """Tidy up after a write, whole or not. A process that was killed does not: what it had written stays."""
+        """Tidy up after a write, whole or not. A process that was killed does not: what it had written
+        stays."""
         with self.lock:
             if generation == self.generation:
                 self._writing.discard(temp)
@@ -159,7 +160,8 @@ class MemoryDisk:
         self._drop(name)
 
     def settle(self, storage: int) -> None:
-        """What was written through one storage is durable, and with it what was written before to the same names."""
+        """What was written through one storage is durable, and with it what was written before to the same
+        names."""
         for name, history in list(self._unsynced.items()):
             ours = [i for i, write in enumerate(history.writes) if write.storage == storage]
             if ours:

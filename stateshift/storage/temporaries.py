@@ -1,7 +1,7 @@
 """The names of our temporary files: in the directory of the file they become, and recognised by everybody.
 
-The name of a write's temporary file is a function of the final name, so that a killed write's leftover is overwritten
-by its repeat instead of lying about, and short whatever the final name is.
+The name of a write's temporary file is a function of the final name, so that a killed write's leftover is
+overwritten by its repeat instead of lying about, and short whatever the final name is.
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ from typing import Any
 from stateshift.engines.spark.reading import Reading
 from stateshift.errors import FormatError
 from stateshift.formats.spark import source_log
+from stateshift.formats.spark.offsets import SourceOffset
+from stateshift.formats.spark.uris import decode_location
 from stateshift.survey import EmbeddedPath, Endpoint
 
 REPLAYABLE: Mapping[str, bool | None] = {
@@ -40,7 +42,7 @@ class Endpoints:
     embedded: tuple[EmbeddedPath, ...]
 
 
-def endpoints_of(reading: Reading, source_files: list[str], lines: tuple[str, ...]) -> Endpoints:
+def endpoints_of(reading: Reading, source_files: list[str], offsets: tuple[SourceOffset, ...]) -> Endpoints:
     """The sources in plan order, and the directories that the file sources' logs name."""
     logs: dict[str, list[str]] = {}
     for path in source_files:
@@ -48,8 +50,8 @@ def endpoints_of(reading: Reading, source_files: list[str], lines: tuple[str, ..
         if len(parts) == 3:
             logs.setdefault(parts[1], []).append(path)
     endpoints, embedded = [], list[EmbeddedPath]()
-    for number, line in enumerate(lines):
-        index, offset = _split(line, number, logs)
+    for source in offsets:
+        index, offset = source.source, _json(source.offset or "")
         kind = _kind(offset, bool(logs.get(index)))
         endpoints.append(Endpoint("source", index, kind, REPLAYABLE[kind]))
         if kind == "file":
@@ -65,14 +67,6 @@ def written_by(settings: Mapping[str, str], operator_metadata: bool) -> str | No
         if key in settings:
             return f"{version} or later"
     return None if not settings else "before 3.3"
-
-
-def _split(line: str, number: int, logs: Mapping[str, Any]) -> tuple[str, Any]:
-    """Index and offset of a source line; under offset log v2 the line begins with the source's id."""
-    head, colon, rest = line.partition(":")
-    if colon and not line.startswith(("{", '"', "-")) and (head.isdigit() or head in logs or rest[:1] in "{-"):
-        return head, _json(rest)
-    return str(number), _json(line)
 
 
 def _json(text: str) -> Any:
@@ -117,8 +111,8 @@ def _places(reading: Reading, path: str) -> list[EmbeddedPath]:
     """The directories one log file names, with the number of files in each."""
     folders: dict[str, int] = {}
     try:
-        for entry in source_log.entries(reading.chunks(path)):
-            folder = entry.path.rsplit("/", 1)[0]
+        for entry in source_log.decode_source_log(reading.chunks(path)):
+            folder = decode_location(entry.path.rsplit("/", 1)[0])
             folders[folder] = folders.get(folder, 0) + 1
     except FormatError as error:
         reading.refuse(f"{reading.path(path)} is damaged: {error.fact}", path, error.offset or 0)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import StoreFiles, chain, expected_shards
@@ -21,8 +20,12 @@ from stateshift.formats.spark import commits as commit_format
 from stateshift.formats.spark import metadata as metadata_format
 from stateshift.formats.spark import offsets as offset_format
 from stateshift.formats.spark import operator_metadata, rocksdb, schema, state_files
-from stateshift.formats.spark.names import classify
-from stateshift.survey import EmbeddedPath, FileInfo, Finding, Image, Operator, ShardFiles, Store
+from stateshift.formats.spark.names import DEFAULT_STORE, CheckpointPath, classify
+from stateshift.formats.spark.uris import decode_location
+from stateshift.survey import EmbeddedPath, FileInfo, Image, Operator, ShardFiles, Store
+
+# Operator -> shard -> the uuid of each store's file, in the order of the operator's stores.
+Uuids = Mapping[str, tuple[tuple[str, ...], ...]]
 
 PROVIDERS = {
     "HDFSBackedStateStoreProvider": "hdfs-backed",
@@ -48,7 +51,7 @@ def surveyed_image(reading: Reading, files: tuple[FileInfo, ...], thorough: bool
     found = _sorted(files, len(reading.prefix) + 1 if reading.prefix else 0)
     fence = _without_fence(reading, found)
     epoch, planned = max(found.commits, default=None), max(found.offsets, default=None)
-    identity = reading.decoded(layout.METADATA, metadata_format.decode_metadata) if found.metadata else None
+    query = reading.decoded(layout.METADATA, metadata_format.decode_metadata) if found.metadata else None
     if not found.metadata and (found.offsets or found.commits):
         reading.refuse(f"{reading.path(layout.METADATA)} is missing: Spark 4.2 and later refuse to start, earlier ones "
                        "take it for another query", layout.METADATA)  # fmt: skip
@@ -60,7 +63,7 @@ def surveyed_image(reading: Reading, files: tuple[FileInfo, ...], thorough: bool
     return Image(
         path=reading.prefix,
         name=None,
-        identity=identity,
+        identity=None if query is None else query.id,
         epoch=epoch,
         epochs=_restartable(reading, found, operators, settings, ends, epoch, thorough),
         planned=planned,
@@ -97,33 +100,32 @@ def _sorted(files: Iterable[FileInfo], skip: int) -> Found:
             found.sources.append(path)
         elif area in ("state-metadata", "state-schema"):
             found.operator_files.setdefault(place.operator or "", []).append(path)
-        elif area == "sidecar" and not path.rsplit("/", 1)[-1].startswith("."):
+        elif place.kind == "checksum":
             found.spark_crcs.add(path)
         elif path == layout.METADATA:
             found.metadata = True
     return found
 
 
-def _add_state(found: Found, path: str, place: Any, size: int) -> None:
-    key = (place.operator, place.partition, place.store)
+def _add_state(found: Found, path: str, place: CheckpointPath, size: int) -> None:
+    key = (place.operator or "", place.partition or 0, place.store or DEFAULT_STORE)
     store = found.stores.get(key)
     if store is None:
-        folder = f"state/{place.operator}/{place.partition}"
-        folder += "" if place.store == "default" else f"/{place.store}"
-        store = found.stores[key] = StoreFiles(*_named(key), folder)
+        operator, shard, name = key
+        store = found.stores[key] = StoreFiles(operator, shard, name, _folder(operator, shard, name))
     store.files += 1
     store.bytes += size
+    version = (place.version or 0, place.uuid or "")
     if place.kind in ("snapshot", "zip"):
-        store.snapshots[(place.version, place.uuid or "")] = path
+        store.snapshots[version] = path
     elif place.kind in ("delta", "changelog"):
-        store.changes[(place.version, place.uuid or "")] = path
+        store.changes[version] = path
     elif place.kind == "sst":
         store.ssts[path.rsplit("/", 1)[-1]] = path
 
 
-def _named(key: tuple[str, int, str]) -> tuple[str, int, str]:
-    operator, shard, store = key
-    return operator, shard, store
+def _folder(operator: str, shard: int, store: str) -> str:
+    return f"state/{operator}/{shard}" + ("" if store == DEFAULT_STORE else f"/{store}")
 
 
 def _without_fence(reading: Reading, found: Found) -> str | None:
@@ -145,7 +147,7 @@ def _without_fence(reading: Reading, found: Found) -> str | None:
 
 def _offsets(
     reading: Reading, found: Found, epoch: int | None, planned: int | None
-) -> tuple[dict[str, str], tuple[str, ...]]:
+) -> tuple[dict[str, str], tuple[offset_format.SourceOffset, ...]]:
     """Settings and source lines of the last committed batch; the one before it, and a planned one, must read too."""
     if epoch is None:
         epoch = planned
@@ -157,15 +159,15 @@ def _offsets(
             reading.decoded(layout.offset_path(batch), offset_format.decode_offsets)
     if entry is None:
         return {}, ()
-    return {str(key): str(value) for key, value in entry.conf.items()}, tuple(entry.sources)
+    return dict(entry.conf), entry.offsets
 
 
-def _commit(reading: Reading, epoch: int | None) -> Mapping[str, Any]:
+def _commit(reading: Reading, epoch: int | None) -> Uuids:
     """The uuids of the stores that belong to the commit, under checkpoint format 2."""
     if epoch is None:
         return {}
     entry = reading.decoded(layout.commit_path(epoch), commit_format.decode_commit)
-    return {} if entry is None else entry.state_unique_ids or {}
+    return {} if entry is None else entry.state_ids
 
 
 def _operators(reading: Reading, found: Found, settings: Mapping[str, str]) -> tuple[Operator, ...]:
@@ -197,7 +199,7 @@ def _title(reading: Reading, found: Found, operator: str) -> str | None:
     if path is None:
         return None
     decoded = reading.decoded(path, operator_metadata.decode_operator_metadata)
-    return None if decoded is None else decoded.operator_name
+    return None if decoded is None else decoded.name
 
 
 def _newest_metadata(found: Found, operator: str, epoch: int | None) -> str | None:
@@ -231,7 +233,7 @@ def _shards(
     found: Found,
     operators: tuple[Operator, ...],
     settings: Mapping[str, str],
-    unique: Mapping[str, Any],
+    unique: Uuids,
     epoch: int | None,
 ) -> tuple[ShardFiles, ...]:
     """The chain of every store of every shard at the epoch; what is missing from one is refused by name."""
@@ -244,7 +246,7 @@ def _shards(
             for number, name in enumerate(names):
                 store = found.stores.get((operator.id, shard, name))
                 if store is None:
-                    folder = f"state/{operator.id}/{shard}" + ("" if name == "default" else f"/{name}")
+                    folder = _folder(operator.id, shard, name)
                     reading.refuse(f"{reading.path(folder)} is missing: the operator has {operator.shards} shards", folder)
                     continue
                 uuid = _uuid(unique, operator.id, shard, number) if store.uses_uuids else ""
@@ -255,10 +257,11 @@ def _shards(
     return tuple(shards)
 
 
-def _uuid(unique: Mapping[str, Any], operator: str, shard: int, store: int) -> str:
+def _uuid(unique: Uuids, operator: str, shard: int, store: int) -> str:
+    """The commit's word for the store's file; "" where it has none, which `chain` reports as missing."""
     try:
-        return str(unique[operator][shard][store])
-    except (KeyError, IndexError, TypeError):
+        return unique[operator][shard][store]
+    except (KeyError, IndexError):
         return ""
 
 
@@ -353,15 +356,11 @@ def _own_places(reading: Reading, found: Found, epoch: int | None) -> list[Embed
             if "/_metadata/v2/" not in path:
                 continue
             decoded = reading.decoded(path, operator_metadata.decode_operator_metadata)
-            named = () if decoded is None else decoded.schema_paths
+            named = () if decoded is None else (p for store in decoded.stores for p in store.schema_paths)
             folders: dict[str, int] = {}
             for name in named:
-                folder = name.rsplit("/", 1)[0]
+                folder = decode_location(name.rsplit("/", 1)[0])
                 folders[folder] = folders.get(folder, 0) + 1
             places += [EmbeddedPath(reading.path(path), f, n, "self") for f, n in sorted(folders.items())]
     return places
 
-
-def missing_findings(image: Image) -> tuple[Finding, ...]:
-    """What keeps the newest epoch from being restarted."""
-    return tuple(finding for finding in image.findings if finding.level == "refuse")

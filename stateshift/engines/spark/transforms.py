@@ -7,6 +7,7 @@ from typing import Any
 
 from stateshift.engines.spark.rewriting import REWRITE_LOG, REWRITE_OPERATOR_METADATA
 from stateshift.formats.spark import operator_metadata, source_log
+from stateshift.formats.spark.uris import Relocation, encode_location
 from stateshift.storage.protocol import Content
 from stateshift.world import Transform
 
@@ -14,17 +15,25 @@ from stateshift.world import Transform
 def rewrite_log(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
     """A file source's or a file sink's log with its places changed, line by line."""
     (log,) = inputs
-    return (lambda: source_log.rewrite(log(), _mapping(options), refuse_unmapped=options["unmapped"] != "keep"),)
+    relocation = _relocation(options)
+    return (lambda: source_log.rewrite_source_log(log(), relocation, options["unmapped"]),)
 
 
 def rewrite_operator_metadata(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
     """An operator's metadata with the paths of its schema files changed."""
-    (metadata,) = inputs
-    return (lambda: iter((operator_metadata.rewrite(b"".join(metadata()), _mapping(options)),)),)
+    (content,) = inputs
+    relocation = _relocation(options)
+
+    def rewritten() -> bytes:
+        metadata = operator_metadata.decode_operator_metadata(b"".join(content()))
+        return operator_metadata.encode_operator_metadata(operator_metadata.relocated(metadata, relocation))
+
+    return (lambda: iter((rewritten(),)),)
 
 
-def _mapping(options: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(source, target) for source, target in options["mapping"]]
+def _relocation(options: Mapping[str, Any]) -> Relocation:
+    """The spec speaks of places as a person writes them; in the files they stand as Hadoop quotes them."""
+    return Relocation({encode_location(old): encode_location(new) for old, new in options["mapping"]})
 
 
 TRANSFORMS: Mapping[str, Transform] = {

@@ -1,0 +1,67 @@
+"""The commit log `commits/<batch>`: the batch is finished.
+
+    v1\\n{"nextBatchWatermarkMs":1767225431000}
+    v2 (4.0, state store checkpoint format 2)   + "stateUniqueIds":{"<operator>":[[<uuid per store>] per partition]}
+    v3 (4.3, sink evolution)                    + "sinkMetadataMap":{<name>:{"sinkName":...,"commitOffset":...}}
+
+Source: Spark, CommitLog and CommitMetadata. The second line may be missing in old logs, which means `{}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stateshift.errors import FormatError
+from stateshift.formats.spark.text import decode_object, decode_text, decode_version, number_of, object_of
+
+VERSIONS = (1, 2, 3)
+
+_WHAT = "a commit log entry"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitEntry:
+    """One finished batch. `lines` is the text after the version line, as it was; the other fields are read from it.
+
+    `state_ids` says per operator, partition and store which file of a version is the right one.
+    """
+
+    version: int
+    lines: tuple[str, ...]
+    watermark_ms: int = 0
+    state_ids: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    sinks: Mapping[str, Any] = field(default_factory=dict)
+
+
+def decode_commit(content: bytes) -> CommitEntry:
+    first, *rest = content.split(b"\n")
+    version = decode_version(first, VERSIONS, _WHAT)
+    start = len(first) + 1
+    text = decode_text(b"\n".join(rest), _WHAT, start)
+    lines = tuple(text.split("\n")) if rest else ()
+    plain = decode_object(lines[0], _WHAT, start) if lines and lines[0].strip() else {}
+    if any(line.strip() for line in lines[1:]):
+        raise FormatError(f"{_WHAT} has more than two lines", None, start + len(lines[0].encode()) + 1)
+    ids = object_of(plain, "stateUniqueIds", _WHAT, start)
+    return CommitEntry(
+        version,
+        lines,
+        number_of(plain, "nextBatchWatermarkMs", _WHAT, start),
+        {operator: _state_ids(nested, start) for operator, nested in ids.items()},
+        object_of(plain, "sinkMetadataMap", _WHAT, start),
+    )
+
+
+def encode_commit(entry: CommitEntry) -> bytes:
+    return "\n".join((f"v{entry.version}", *entry.lines)).encode("utf-8")
+
+
+def _state_ids(nested: Any, start: int) -> tuple[tuple[str, ...], ...]:
+    right = isinstance(nested, list) and all(
+        isinstance(stores, list) and all(isinstance(uuid, str) for uuid in stores) for stores in nested
+    )
+    if not right:
+        raise FormatError(f"{_WHAT}: 'stateUniqueIds' is not lists of lists of ids", None, start)
+    return tuple(tuple(stores) for stores in nested)

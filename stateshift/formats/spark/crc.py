@@ -1,0 +1,101 @@
+"""The two kinds of checksum files beside others.
+
+    .<name>.crc   Hadoop's: "crc\\0" | i32BE bytes per chunk (512) | u32BE CRC32C per chunk
+    <name>.crc    Spark's (4.1+): {"algorithm":"CRC32C","value":<i32>,"mainFileSize":<long>,"timestampMs":...,
+                  "creator":{...}}, of the whole file as it is stored
+
+Source: Hadoop, ChecksumFileSystem (only local disks have them; CRC32 where `crc\\0` was written by old versions is
+not told apart, Hadoop's local file system writes CRC32C since 2.x); Spark, ChecksumCheckpointFileManager.
+A stale one makes an intact file unreadable: neither is ever copied beside changed bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import google_crc32c
+
+from stateshift.errors import FormatError
+from stateshift.formats.spark.text import decode_object, decode_text, encode_object, number_of
+
+_HADOOP_MAGIC = b"crc\x00"
+_HADOOP, _SPARK = "a Hadoop checksum file", "a Spark checksum file"
+
+
+@dataclass(frozen=True, slots=True)
+class HadoopChecksums:
+    """One CRC32C per chunk of the file."""
+
+    bytes_per_chunk: int
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkChecksum:
+    """One CRC32C of the whole file. `text` is the JSON as it was."""
+
+    value: int
+    size: int
+    text: str
+
+
+def crc32c(data: bytes, value: int = 0) -> int:
+    """The CRC32C of `data`, continued from `value`; never negative."""
+    return int(google_crc32c.extend(value, bytes(data)))
+
+
+def decode_hadoop_crc(content: bytes) -> HadoopChecksums:
+    if content[:4] != _HADOOP_MAGIC[: len(content)]:
+        raise FormatError(f"{_HADOOP} does not begin with crc", None, 0)
+    if len(content) < 8 or len(content) % 4:
+        raise FormatError(f"{_HADOOP} ends early", None, len(content))
+    (chunk,) = struct.unpack_from(">i", content, 4)
+    if chunk <= 0:
+        raise FormatError(f"{_HADOOP} claims chunks of {chunk} bytes", None, 4)
+    return HadoopChecksums(chunk, struct.unpack_from(f">{len(content) // 4 - 2}I", content, 8))
+
+
+def encode_hadoop_crc(checksums: HadoopChecksums) -> bytes:
+    count = len(checksums.values)
+    return _HADOOP_MAGIC + struct.pack(f">i{count}I", checksums.bytes_per_chunk, *checksums.values)
+
+
+def hadoop_checksums(content: bytes, bytes_per_chunk: int = 512) -> HadoopChecksums:
+    """What the sidecar of a file with this content says."""
+    starts = range(0, len(content), bytes_per_chunk)
+    return HadoopChecksums(
+        bytes_per_chunk, tuple(crc32c(content[start : start + bytes_per_chunk]) for start in starts)
+    )
+
+
+def decode_spark_crc(content: bytes) -> SparkChecksum:
+    text = decode_text(content, _SPARK)
+    plain = decode_object(text, _SPARK)
+    if plain.get("algorithm") != "CRC32C":
+        raise FormatError(f"{_SPARK} is of the algorithm {plain.get('algorithm')!r}, not CRC32C", None, 0)
+    if plain.get("value") is None or plain.get("mainFileSize") is None:
+        raise FormatError(f"{_SPARK} holds no value or no size", None, 0)
+    value, size = number_of(plain, "value", _SPARK, 0), number_of(plain, "mainFileSize", _SPARK, 0)
+    return SparkChecksum(value & 0xFFFFFFFF, size, text)
+
+
+def encode_spark_crc(checksum: SparkChecksum) -> bytes:
+    return checksum.text.encode("utf-8")
+
+
+def spark_checksum(chunks: Iterable[bytes], timestamp_ms: int) -> SparkChecksum:
+    """What Spark's sidecar of a file with this content says."""
+    value = size = 0
+    for chunk in chunks:
+        value, size = crc32c(chunk, value), size + len(chunk)
+    signed = value - (1 << 32) if value >> 31 else value
+    plain = {
+        "algorithm": "CRC32C",
+        "value": signed,
+        "mainFileSize": size,
+        "timestampMs": timestamp_ms,
+        "creator": {"executorId": "stateshift", "taskInfo": ""},
+    }
+    return SparkChecksum(value, size, encode_object(plain))

@@ -1,0 +1,206 @@
+"""What a file in a checkpoint is, by its path alone.
+
+    metadata                                          metadata
+    offsets/<batch>   commits/<batch>                 offsets, commits              version = batch
+    sources/<source>/<n>[.compact]                    sources    operator = source, version = n, kind log | compact
+    state/<op>/_metadata/metadata                     state-metadata
+    state/<op>/_metadata/v2/<batch>                   state-metadata                version = batch
+    state/<op>/<p>/[<store>/]_metadata/schema         state-schema                  partition
+    state/<op>/_stateSchema/<store>/<batch>_<uuid>    state-schema                  version = batch
+    state/<op>/<p>/[<store>/]N[_<uuid>].{delta,snapshot,zip,changelog}    state     version = N
+    state/<op>/<p>/[<store>/]SSTs/<no>-<uuid>.sst     state                         kind sst
+    state/<op>/<p>/[<store>/]logs/<no>-<uuid>.log     state                         kind log
+    .<name>.crc (Hadoop)   <name>.crc (Spark 4.1+)    sidecar    kind hadoop-crc | checksum; the rest is of <name>
+    .<name>.<uuid>[.TIDn].tmp                         temporary
+    _stateshift/...                                   ours
+
+Source: Spark, StreamingQueryCheckpointMetadata, StateStoreId.storeCheckpointLocation, RocksDBFileManager,
+ChecksumCheckpointFileManager; Hadoop, ChecksumFileSystem. The store directory is left out for the store "default".
+A checkpoint has tens of thousands of paths, so what a directory says is worked out once and remembered.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from stateshift.formats import marks
+
+Area = Literal[
+    "metadata", "offsets", "commits", "sources", "state", "state-metadata", "state-schema",
+    "sidecar", "temporary", "ours", "other",
+]  # fmt: skip
+Kind = Literal["delta", "snapshot", "zip", "changelog", "sst", "log", "compact", "hadoop-crc", "checksum"]
+
+DEFAULT_STORE = "default"
+
+_STATE_FILES: dict[str, Kind] = {"delta": "delta", "snapshot": "snapshot", "zip": "zip", "changelog": "changelog"}
+
+
+class CheckpointPath(NamedTuple):
+    """What one path is. `store` is "default" where the path names none; None outside the state."""
+
+    area: Area
+    operator: str | None = None
+    partition: int | None = None
+    store: str | None = None
+    kind: Kind | None = None
+    version: int | None = None
+    uuid: str | None = None
+
+
+OTHER = CheckpointPath("other")
+
+
+class _Directory(NamedTuple):
+    role: str
+    operator: str | None = None
+    partition: int | None = None
+    store: str | None = None
+
+
+def classify(path: str) -> CheckpointPath:
+    """What the file at `path`, relative to the checkpoint, is."""
+    directory, _, name = path.rpartition("/")
+    place = _directory(directory)
+    if place.role == "state":
+        stem, _, suffix = name.rpartition(".")
+        kind = _STATE_FILES.get(suffix)
+        if kind is not None and stem.isdecimal() and stem.isascii():
+            return CheckpointPath("state", place.operator, place.partition, place.store, kind, int(stem))
+    return _classify(place, name, path)
+
+
+def described(path: str) -> str | None:
+    """The file that a checksum sidecar at `path` speaks of; None where it is no sidecar."""
+    directory, slash, name = path.rpartition("/")
+    if not name.endswith(".crc") or len(name) < 6:
+        return None
+    return directory + slash + (name[1:-4] if name.startswith(".") else name[:-4])
+
+
+def _classify(place: _Directory, name: str, path: str) -> CheckpointPath:
+    if place.role == "ours" or name.startswith(marks.TEMPORARY) or name.endswith(marks.LOCK_SUFFIX):
+        return CheckpointPath("ours")
+    if name.startswith(".") and (name.endswith(".tmp") or name.endswith(".tmp.crc")):
+        return CheckpointPath("temporary")
+    if name.endswith(".crc") and len(name) > 5:
+        return _sidecar(name, path)
+    if place.role == "root":
+        return CheckpointPath("metadata") if name == "metadata" else OTHER
+    found = _READERS[place.role](place, name) if place.role in _READERS else None
+    return found or OTHER
+
+
+def _sidecar(name: str, path: str) -> CheckpointPath:
+    """A sidecar is where and of the version that its file is: Spark's own travels with the bytes it describes."""
+    about = described(path)
+    of = classify(about) if about else OTHER
+    return of._replace(area="sidecar", kind="hadoop-crc" if name.startswith(".") else "checksum")
+
+
+def _log(area: Area, place: _Directory, name: str) -> CheckpointPath | None:
+    number = _number(name)
+    return None if number is None else CheckpointPath(area, version=number)
+
+
+def _source(place: _Directory, name: str) -> CheckpointPath | None:
+    stem, dot, suffix = name.partition(".")
+    number = _number(stem)
+    if number is None or (dot and suffix != "compact"):
+        return CheckpointPath("sources", place.operator)
+    return CheckpointPath("sources", place.operator, kind="compact" if dot else "log", version=number)
+
+
+def _state(place: _Directory, name: str) -> CheckpointPath | None:
+    stem, _, suffix = name.rpartition(".")
+    kind = _STATE_FILES.get(suffix)
+    version, _, uuid = stem.partition("_")
+    number = _number(version)
+    if kind is None or number is None or not uuid:
+        return None
+    return CheckpointPath("state", place.operator, place.partition, place.store, kind, number, uuid)
+
+
+def _numbered(kind: Kind, place: _Directory, name: str) -> CheckpointPath | None:
+    stem, _, suffix = name.rpartition(".")
+    if suffix != kind:
+        return None
+    uuid = stem.partition("-")[2] or None
+    return CheckpointPath("state", place.operator, place.partition, place.store, kind, None, uuid)
+
+
+def _operator_metadata(place: _Directory, name: str) -> CheckpointPath | None:
+    if place.role == "metadata-v1":
+        return CheckpointPath("state-metadata", place.operator) if name == "metadata" else None
+    number = _number(name)
+    return None if number is None else CheckpointPath("state-metadata", place.operator, version=number)
+
+
+def _schema(place: _Directory, name: str) -> CheckpointPath | None:
+    if place.role == "schema":
+        known = name == "schema"
+        return CheckpointPath("state-schema", place.operator, place.partition, place.store) if known else None
+    batch, _, uuid = name.partition("_")
+    number = _number(batch)
+    if number is None or not uuid:
+        return None
+    return CheckpointPath("state-schema", place.operator, None, place.store, None, number, uuid)
+
+
+_READERS = {
+    "offsets": lambda place, name: _log("offsets", place, name),
+    "commits": lambda place, name: _log("commits", place, name),
+    "sources": _source,
+    "state": _state,
+    "SSTs": lambda place, name: _numbered("sst", place, name),
+    "logs": lambda place, name: _numbered("log", place, name),
+    "metadata-v1": _operator_metadata,
+    "metadata-v2": _operator_metadata,
+    "schema": _schema,
+    "schema-v3": _schema,
+}
+
+
+@lru_cache(maxsize=65_536)
+def _directory(directory: str) -> _Directory:
+    parts = directory.split("/") if directory else []
+    match parts:
+        case []:
+            return _Directory("root")
+        case [marks.FOLDER, *_]:
+            return _Directory("ours")
+        case ["offsets" | "commits" as log]:
+            return _Directory(log)
+        case ["sources", source, *_]:
+            return _Directory("sources", source)
+        case ["state", operator, "_metadata"]:
+            return _Directory("metadata-v1", operator)
+        case ["state", operator, "_metadata", "v2"]:
+            return _Directory("metadata-v2", operator)
+        case ["state", operator, "_stateSchema", store]:
+            return _Directory("schema-v3", operator, None, store)
+        case ["state", operator, partition, *rest] if _number(partition) is not None:
+            return _in_partition(operator, int(partition), rest)
+    return _Directory("other")
+
+
+def _in_partition(operator: str, partition: int, rest: list[str]) -> _Directory:
+    match rest:
+        case []:
+            return _Directory("state", operator, partition, DEFAULT_STORE)
+        case ["_metadata"]:
+            return _Directory("schema", operator, partition, DEFAULT_STORE)
+        case ["SSTs" | "logs" as folder]:
+            return _Directory(folder, operator, partition, DEFAULT_STORE)
+        case [store]:
+            return _Directory("state", operator, partition, store)
+        case [store, "_metadata"]:
+            return _Directory("schema", operator, partition, store)
+        case [store, "SSTs" | "logs" as folder]:
+            return _Directory(folder, operator, partition, store)
+    return _Directory("other")
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() and text.isascii() and len(text) <= 19 else None

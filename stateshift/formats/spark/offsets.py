@@ -1,0 +1,123 @@
+"""The offset log `offsets/<batch>`: what a batch will read, written before it runs.
+
+    v1                                                                        UTF-8, \\n between lines, none at the end
+    {"batchWatermarkMs":0,"batchTimestampMs":1795179852328,"conf":{...}}      may be empty (Spark 2.0)
+    {"logOffset":3}                                                           one line a source, in plan order
+    -                                                                         a source without an offset yet
+
+    v2 (4.2 and later, source evolution)    the same, but a source's line is <id>:<offset>, split at the first colon
+
+Source: Spark, OffsetSeqLog and OffsetSeqMetadata; `-` is OffsetSeqLog.SERIALIZED_VOID_OFFSET. `conf` overrides the
+session's on a restart, `spark.sql.shuffle.partitions` in it is the number of state partitions.
+Lines are kept as they are: what is not changed is written back byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from stateshift.errors import FormatError
+from stateshift.formats.spark.text import (
+    decode_object,
+    decode_text,
+    decode_version,
+    encode_object,
+    number_of,
+    object_of,
+)
+
+VERSIONS = (1, 2)
+VOID = "-"
+PARTITIONS = "spark.sql.shuffle.partitions"
+
+_WHAT = "an offset log entry"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOffset:
+    """One source's offset. `source` is its position as a string, or in v2 its name; `offset` None is "none yet"."""
+
+    source: str
+    offset: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetEntry:
+    """One planned batch. `header` and `lines` are the text; the other fields are read from it."""
+
+    version: int
+    header: str
+    lines: tuple[str, ...]
+    watermark_ms: int
+    timestamp_ms: int
+    conf: Mapping[str, str]
+
+    @property
+    def offsets(self) -> tuple[SourceOffset, ...]:
+        return tuple(self._offset(index, line) for index, line in enumerate(self.lines))
+
+    def _offset(self, index: int, line: str) -> SourceOffset:
+        source, offset = line.split(":", 1) if self.version >= 2 else (str(index), line)
+        return SourceOffset(source, None if offset == VOID else offset)
+
+
+def decode_offsets(content: bytes) -> OffsetEntry:
+    first, *rest = content.split(b"\n")
+    version = decode_version(first, VERSIONS, _WHAT)
+    if not rest:
+        raise FormatError(f"{_WHAT} ends after its version line", None, len(content))
+    start = len(first) + 1
+    header = decode_text(rest[0], _WHAT, start)
+    sources, offset = [], start + len(rest[0]) + 1
+    for line in rest[1:]:
+        sources.append(_decode_source(line, version, offset))
+        offset += len(line) + 1
+    if not sources:
+        raise FormatError(f"{_WHAT} names no source", None, len(content))
+    return _entry(version, header, tuple(sources), start)
+
+
+def encode_offsets(entry: OffsetEntry) -> bytes:
+    return "\n".join((f"v{entry.version}", entry.header, *entry.lines)).encode("utf-8")
+
+
+def with_conf(entry: OffsetEntry, changes: Mapping[str, str]) -> OffsetEntry:
+    """The same batch under another configuration; keys keep their order, new ones come last."""
+    if all(entry.conf.get(key) == value for key, value in changes.items()):
+        return entry
+    plain = decode_object(entry.header, _WHAT) if entry.header.strip() else {}
+    conf = {**entry.conf, **changes}
+    header = encode_object({"batchWatermarkMs": 0, "batchTimestampMs": 0, **plain, "conf": conf})
+    return replace(entry, header=header, conf=conf)
+
+
+def _decode_source(line: bytes, version: int, offset: int) -> str:
+    text = decode_text(line, _WHAT, offset)
+    if not text:
+        raise FormatError(f"{_WHAT} has an empty line where a source's offset belongs", None, offset)
+    value = text
+    if version >= 2:
+        source, colon, value = text.partition(":")
+        if not colon or not source:
+            raise FormatError(f"{_WHAT} of version 2 has a source without an id", None, offset)
+    if value[:1] == "{":  # other sources may write what they like: rate writes a bare number
+        decode_object(value, f"{_WHAT}, a source's offset", offset + len(line) - len(value.encode("utf-8")))
+    elif not value:
+        raise FormatError(f"{_WHAT} has a source without an offset", None, offset + len(line))
+    return text
+
+
+def _entry(version: int, header: str, sources: tuple[str, ...], start: int) -> OffsetEntry:
+    plain = decode_object(header, _WHAT, start) if header.strip() else {}
+    conf = object_of(plain, "conf", _WHAT, start)
+    if not all(isinstance(value, str) for value in conf.values()):
+        raise FormatError(f"{_WHAT}: a value in 'conf' is not a string", None, start)
+    return OffsetEntry(
+        version,
+        header,
+        sources,
+        number_of(plain, "batchWatermarkMs", _WHAT, start),
+        number_of(plain, "batchTimestampMs", _WHAT, start),
+        conf,
+    )

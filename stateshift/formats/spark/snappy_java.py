@@ -1,0 +1,68 @@
+"""snappy-java's SnappyOutputStream framing; the layout is drawn in `compression`."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+
+import cramjam
+
+from stateshift.errors import FormatError, UnknownVersion
+from stateshift.formats.stream import Stream
+
+MAGIC = b"\x82SNAPPY\x00"
+
+_BLOCK = 32 * 1024  # spark.io.compression.snappy.blockSize
+_HEADER = MAGIC + struct.pack(">ii", 1, 1)
+
+
+def decompress(stream: Stream) -> Iterator[bytes]:
+    _read_header(stream)
+    while not stream.at_end():
+        start = stream.offset
+        if stream.peek(1) == MAGIC[:1]:  # another stream follows; as a length it would be negative
+            _read_header(stream)
+            continue
+        (length,) = struct.unpack(">i", stream.take(4))
+        if length < 0:
+            raise FormatError(f"a snappy block claims {length} bytes", None, start)
+        yield decompressed(stream.take(length), start + 4)
+
+
+def compress(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    yield _HEADER
+    held = bytearray()
+    for chunk in chunks:
+        held += chunk
+        whole = len(held) - len(held) % _BLOCK
+        for start in range(0, whole, _BLOCK):
+            yield _encode_block(bytes(held[start : start + _BLOCK]))
+        del held[:whole]
+    if held:
+        yield _encode_block(bytes(held))
+
+
+def decompressed(data: bytes, start: int) -> bytes:
+    """One raw snappy block. Its longest copy makes 64 bytes of 3: a claim beyond that is refused."""
+    try:
+        raw = cramjam.snappy.decompress_raw_len(data)
+        if raw > 22 * len(data) + 64:
+            raise FormatError(f"a snappy block of {len(data)} bytes cannot hold {raw}", None, start)
+        return bytes(cramjam.snappy.decompress_raw(data))
+    except cramjam.DecompressionError as error:
+        raise FormatError("a snappy block is damaged", None, start) from error
+
+
+def _read_header(stream: Stream) -> None:
+    start = stream.offset
+    magic = stream.take(len(MAGIC))
+    if magic != MAGIC:
+        raise FormatError("a snappy stream does not begin with its magic", None, start)
+    version, compatible = struct.unpack(">ii", stream.take(8))
+    if compatible > 1 or version < 1:
+        raise UnknownVersion(f"a snappy stream of version {version} (for {compatible})", None, start + 8)
+
+
+def _encode_block(raw: bytes) -> bytes:
+    data = bytes(cramjam.snappy.compress_raw(raw))
+    return struct.pack(">i", len(data)) + data

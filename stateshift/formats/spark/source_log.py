@@ -1,0 +1,147 @@
+"""The logs of files read and written, which hold absolute paths, and what other sources keep beside them.
+
+    sources/<i>/<n>[.compact]                    the file source: v1, then one JSON object a line
+      {"path":"file:///in/f.json","timestamp":1795179852328,"batchId":0}
+    <output>/_spark_metadata/<n>[.compact]       the file sink
+      {"path":"file:///out/part-0.parquet","size":522,"isDir":false,"modificationTime":...,"action":"add"}
+    sources/0/0                                  rate: v1, then the start in ms.  Kafka: 0x00, v1, {"topic":{"0":17}}
+
+Source: Spark, CompactibleFileStreamLog, FileStreamSourceLog, FileStreamSinkLog, RateStreamMicroBatchStream,
+KafkaSourceInitialOffsetWriter. A `.compact` holds everything so far and can be large: logs are read and rewritten
+line by line. A rewrite replaces the path's text and nothing else of its line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+from stateshift.errors import FormatError
+from stateshift.formats.spark.text import decode_object, decode_text, decode_version, encode_object
+from stateshift.formats.spark.uris import Relocation
+from stateshift.formats.stream import lines
+
+VERSIONS = (1,)
+SourceKind = Literal["file", "file-sink", "rate", "kafka", "unknown"]
+WhenUnmapped = Literal["refuse", "keep"]
+
+_WHAT = "a log of files"
+# Unescaped quotes end a JSON string, so this can only begin at a real key of a flat object.
+_PATH = re.compile(r'"path"\s*:\s*("(?:[^"\\]|\\.)*")')
+
+
+class LogEntry(NamedTuple):
+    """One line: the path, all fields as they were read, and where the line begins."""
+
+    path: str
+    fields: Mapping[str, Any]
+    offset: int
+
+
+def decode_source_log(chunks: Iterable[bytes]) -> Iterator[LogEntry]:
+    """The entries of a file source's or a file sink's log, as they come."""
+    for offset, text in _entry_lines(chunks):
+        if text:
+            fields = decode_object(text, _WHAT, offset)
+            yield LogEntry(_path_of(fields, offset), fields, offset)
+
+
+def encode_source_log(entries: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+    """A log of these entries, as Spark writes one."""
+    yield b"v1"
+    for fields in entries:
+        yield b"\n" + encode_object(dict(fields)).encode("utf-8")
+
+
+def rewrite_source_log(
+    chunks: Iterable[bytes], relocation: Relocation, unmapped: WhenUnmapped = "refuse"
+) -> Iterator[bytes]:
+    """The same log with its paths moved. A path under no prefix is refused, or kept where that is asked for."""
+    yield b"v1"
+    for offset, text in _entry_lines(chunks):
+        yield b"\n" + (_moved(text, offset, relocation, unmapped) if text else text).encode("utf-8")
+
+
+def source_kind(content: bytes) -> SourceKind:
+    """What kind of source (or sink) wrote the log that begins with these bytes."""
+    if content[:1] == b"\x00":
+        return "kafka" if content[1:4] == b"v1\n" else "unknown"
+    version, _, rest = content.partition(b"\n")
+    if version != b"v1":
+        return "unknown"
+    first = rest.split(b"\n", 1)[0].strip()
+    if first.isdigit() or (first[:1] == b"-" and first[1:].isdigit()):
+        return "rate"
+    if b'"path"' not in first:
+        return "file" if not first else "unknown"
+    return "file-sink" if b'"action"' in first else "file"
+
+
+def decode_initial_offset(content: bytes) -> str:
+    """The initial offset that Kafka (0x00 first) or rate keeps in `sources/<i>/0`, as its text."""
+    start = 1 if content[:1] == b"\x00" else 0
+    version, newline, rest = content[start:].partition(b"\n")
+    decode_version(version, VERSIONS, "an initial offset")
+    if not newline or not rest:
+        raise FormatError("an initial offset ends after its version line", None, len(content))
+    return decode_text(rest, "an initial offset", start + len(version) + 1)
+
+
+def encode_initial_offset(text: str, kind: Literal["kafka", "rate"]) -> bytes:
+    return (b"\x00" if kind == "kafka" else b"") + b"v1\n" + text.encode("utf-8")
+
+
+def _entry_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+    """Every line after the version line. A newline at the end shows as an empty last line, so that it is kept."""
+    first, ended_by_newline, end = True, False, 0
+
+    def watched() -> Iterator[bytes]:
+        nonlocal ended_by_newline, end
+        for chunk in chunks:
+            if chunk:
+                ended_by_newline = chunk[-1:] == b"\n"
+                end += len(chunk)
+            yield chunk
+
+    for offset, line in lines(watched()):
+        if first:
+            decode_version(line, VERSIONS, _WHAT)
+            first = False
+        else:
+            yield offset, decode_text(line, _WHAT, offset)
+    if first:
+        raise FormatError(f"{_WHAT} is empty", None, 0)
+    if ended_by_newline:
+        yield end, ""
+
+
+def _moved(text: str, offset: int, relocation: Relocation, unmapped: WhenUnmapped) -> str:
+    path = _path_of(decode_object(text, _WHAT, offset), offset)
+    new = relocation.new(path)
+    if new is None:
+        if unmapped == "keep":
+            return text
+        raise FormatError(
+            f"the log names {path}, which lies under no directory that moves",
+            None,
+            offset,
+            hint="name the directory and its new place in the job's `data`",
+        )
+    return replace_token(text, _PATH, path, new, offset)
+
+
+def replace_token(text: str, pattern: re.Pattern[str], old: str, new: str, offset: int) -> str:
+    """`text` with the one JSON string that `pattern` finds, which must say `old`, saying `new`."""
+    found = pattern.search(text)
+    if found is None or json.loads(found[1], strict=False) != old:
+        raise FormatError("the place of the path in its line is not plain", None, offset)
+    return text[: found.start(1)] + json.dumps(new, ensure_ascii=False) + text[found.end(1) :]
+
+
+def _path_of(fields: Mapping[str, Any], offset: int) -> str:
+    path = fields.get("path")
+    if not isinstance(path, str) or not path:
+        raise FormatError(f"{_WHAT} has an entry without a path", None, offset)
+    return path

@@ -1,0 +1,228 @@
+"""State of one version: changes and whole maps, as records.
+
+    HDFS-backed N.delta and N.snapshot, RocksDB N.changelog v1
+        (i32BE key length | key | i32BE value length | value)*  i32BE -1        value length -1: the key is deleted
+    RocksDB N.changelog v2 (column families)
+        UTF "v2" | (type u8 | i32BE key length | key | i32BE value length | value)* | 00
+                                                      type: 01 put, 10 delete (value length -1), 11 merge
+    v3, v4 (checkpoint format 2)  UTF "v3" | UTF lineage JSON | records as v1;   UTF "v4" | UTF lineage | as v2
+
+All of it compressed (see `compression`). A UTF is u16BE length and bytes. v1 has no header: only an exact v2, v3 or v4
+is one, since a key's length could look like it.
+Source: Spark, HDFSBackedStateStoreProvider (writeUpdateToDeltaFile, readSnapshotFile), StateStoreChangelogWriter /
+-Reader V1 to V4, StateStoreRow's checksums (4.3, `rowChecksum`).
+
+Offsets in the errors of records are those of the decompressed bytes. Nothing may follow the end mark.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from stateshift.errors import FormatError, UnknownVersion
+from stateshift.formats.spark.compression import compress, decompress
+from stateshift.formats.spark.crc import crc32c
+from stateshift.formats.stream import Stream
+
+CHANGELOG_VERSIONS = (1, 2, 3, 4)
+
+_PUT, _DELETE, _MERGE, _END = 0x01, 0x10, 0x11, 0x00
+_INT = struct.Struct(">i")
+_WHAT = "a state file, decompressed,"
+_FLUSH = 256 * 1024
+
+
+class Record(NamedTuple):
+    """A change: put a value, delete (`value` None), or merge a value with what the key holds."""
+
+    key: bytes
+    value: bytes | None
+    merge: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Changelog:
+    """What stands before a changelog's records. `lineage` is (version, unique id), newest first as Spark wrote it."""
+
+    version: int
+    lineage: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def column_families(self) -> bool:
+        return self.version in (2, 4)
+
+
+def decode_delta(chunks: Iterable[bytes]) -> Iterator[Record]:
+    """The changes of a compressed `N.delta`, in order; later ones of a key override earlier ones."""
+    stream = Stream(decompress(chunks), _WHAT)
+    yield from _plain_records(stream)
+
+
+def decode_snapshot(chunks: Iterable[bytes]) -> Iterator[Record]:
+    """The entries of a compressed `N.snapshot`: nothing but puts."""
+    for record in decode_delta(chunks):
+        if record.value is None:
+            raise FormatError("a snapshot deletes a key")
+        yield record
+
+
+def encode_delta(records: Iterable[Record], codec: str = "lz4") -> Iterator[bytes]:
+    """An `N.delta` or `N.snapshot` that holds exactly these records."""
+    return compress(_gathered(_encode_plain(records)), codec)
+
+
+def decode_changelog(chunks: Iterable[bytes]) -> tuple[Changelog, Iterator[Record]]:
+    """A compressed `N.changelog`: what it is, and its records as they come."""
+    stream = Stream(decompress(chunks), _WHAT)
+    header = _decode_header(stream)
+    return header, _typed_records(stream) if header.column_families else _plain_records(stream)
+
+
+def encode_changelog(changelog: Changelog, records: Iterable[Record], codec: str = "lz4") -> Iterator[bytes]:
+    """An `N.changelog` with this header and exactly these records."""
+    body = _encode_typed(records) if changelog.column_families else _encode_plain(records)
+    return compress(_gathered(_encode_header(changelog, body)), codec)
+
+
+def without_row_checksum(record: Record, verify: bool = True) -> Record:
+    """An HDFS-backed (or changelog v1 delete) record freed of `rowChecksum.enabled`'s four bytes.
+
+    put: value = i32LE crc32c(key, row) | row.   delete: key = i32LE crc32c(key) | key.
+    """
+    key, value, _ = record
+    checked = key if value is None else value
+    if len(checked) < 4:
+        raise FormatError("a row is too short for its checksum")
+    expected, bare = int.from_bytes(checked[:4], "little"), checked[4:]
+    found = crc32c(bare) if value is None else crc32c(bare, crc32c(key))
+    if verify and found != expected:
+        raise FormatError("a row's checksum does not fit its content")
+    return Record(bare, None) if value is None else Record(key, bare)
+
+
+def with_row_checksum(record: Record) -> Record:
+    """The inverse of `without_row_checksum`."""
+    key, value, _ = record
+    if value is None:
+        return Record(crc32c(key).to_bytes(4, "little") + key, None)
+    return Record(key, crc32c(value, crc32c(key)).to_bytes(4, "little") + value)
+
+
+def _plain_records(stream: Stream) -> Iterator[Record]:
+    take, unpack = stream.take, _INT.unpack
+    while True:
+        start = stream.offset
+        (length,) = unpack(take(4))
+        if length < 0:
+            _check_end(stream, length == -1, start)
+            return
+        key = take(length)
+        start = stream.offset
+        (length,) = unpack(take(4))
+        if length < -1:
+            raise FormatError(f"{_WHAT} claims a value of {length} bytes", None, start)
+        yield Record(key, None if length == -1 else take(length))
+
+
+def _typed_records(stream: Stream) -> Iterator[Record]:
+    take, unpack = stream.take, _INT.unpack
+    while True:
+        start = stream.offset
+        kind = take(1)[0]
+        if kind == _END:
+            _check_end(stream, True, start)
+            return
+        if kind not in (_PUT, _DELETE, _MERGE):
+            raise FormatError(f"{_WHAT} holds a record of unknown type {kind:#04x}", None, start)
+        key = take(_length(unpack(take(4))[0], stream.offset - 4))
+        start = stream.offset
+        (length,) = unpack(take(4))
+        if (length == -1) != (kind == _DELETE) or length < -1:
+            raise FormatError(f"{_WHAT} claims a value of {length} bytes", None, start)
+        yield Record(key, None if length == -1 else take(length), kind == _MERGE)
+
+
+def _length(length: int, offset: int) -> int:
+    if length < 0:
+        raise FormatError(f"{_WHAT} claims a key of {length} bytes", None, offset)
+    return length
+
+
+def _check_end(stream: Stream, right: bool, start: int) -> None:
+    if not right:
+        raise FormatError(f"{_WHAT} has a wrong end mark", None, start)
+    if not stream.at_end():
+        raise FormatError(f"{_WHAT} goes on after its end mark", None, stream.offset)
+
+
+def _decode_header(stream: Stream) -> Changelog:
+    beginning = stream.peek(4)
+    # 00 02 'v' digit: a v1 key of 0x000276xx bytes, some 160 KB, would look the same only with these digits.
+    if beginning[:3] != b"\x00\x02v" or not beginning[3:].isdigit():
+        return Changelog(1)
+    version = int(beginning[3:])
+    if version not in CHANGELOG_VERSIONS[1:]:
+        raise UnknownVersion(f"a changelog of version v{version}; known are v1 to v4", None, 0)
+    stream.take(4)
+    return Changelog(version, _decode_lineage(stream) if version >= 3 else ())
+
+
+def _decode_lineage(stream: Stream) -> tuple[tuple[int, str], ...]:
+    start = stream.offset
+    text = stream.take(int.from_bytes(stream.take(2), "big"))
+    try:
+        items = [(item["version"], item["checkpointUniqueId"]) for item in json.loads(text)]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise FormatError("a changelog's lineage is not what it should be", None, start) from error
+    if not all(isinstance(version, int) and isinstance(uuid, str) for version, uuid in items):
+        raise FormatError("a changelog's lineage is not versions and ids", None, start)
+    return tuple(items)
+
+
+def _encode_header(changelog: Changelog, body: Iterable[bytes]) -> Iterator[bytes]:
+    if changelog.version > 1:
+        yield b"\x00\x02v%d" % changelog.version
+    if changelog.version >= 3:
+        lineage: list[dict[str, Any]] = [{"version": v, "checkpointUniqueId": u} for v, u in changelog.lineage]
+        text = json.dumps(lineage, separators=(",", ":")).encode()
+        yield len(text).to_bytes(2, "big") + text
+    yield from body
+
+
+def _encode_plain(records: Iterable[Record]) -> Iterator[bytes]:
+    pack = _INT.pack
+    for key, value, merge in records:
+        if merge:
+            raise FormatError("a format without column families has no merge")
+        if value is None:
+            yield pack(len(key)) + key + pack(-1)
+        else:
+            yield pack(len(key)) + key + pack(len(value)) + value
+    yield pack(-1)
+
+
+def _encode_typed(records: Iterable[Record]) -> Iterator[bytes]:
+    pack = _INT.pack
+    for key, value, merge in records:
+        if value is None:
+            yield bytes((_DELETE,)) + pack(len(key)) + key + pack(-1)
+        else:
+            kind = bytes((_MERGE if merge else _PUT,))
+            yield kind + pack(len(key)) + key + pack(len(value)) + value
+    yield bytes((_END,))
+
+
+def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Small pieces joined, so that compressors are not called for every record."""
+    held, size = [], 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size >= _FLUSH:
+            yield b"".join(held)
+            held, size = [], 0
+    yield b"".join(held)

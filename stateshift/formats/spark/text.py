@@ -1,0 +1,78 @@
+"""What Spark's text logs have in common: a version line, then JSON; UTF-8, lines ended by \\n.
+
+    v1\\n<json>[\\n<json>...]        no newline at the end
+
+Source: Spark, HDFSMetadataLog, OffsetSeqLog, CommitLog, CompactibleFileStreamLog (`validateVersion`). Every error
+carries the offset of the byte that is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from stateshift.errors import FormatError, UnknownVersion
+
+
+def decode_text(content: bytes, what: str, offset: int = 0) -> str:
+    """The bytes as UTF-8."""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{what} is not UTF-8", None, offset + error.start) from error
+
+
+def decode_version(line: bytes, known: Iterable[int], what: str) -> int:
+    """`v1` -> 1. A version that is not among the `known` is refused by name."""
+    number = line[1:]
+    if line[:1] != b"v" or not number.isdigit() or len(number) > 9:
+        raise FormatError(f"{what} does not begin with a version line", None, 0)
+    version = int(number)
+    if version not in known:
+        raise UnknownVersion(
+            f"{what} has format version v{version}; known are {', '.join(f'v{v}' for v in known)}",
+            None,
+            0,
+            hint="a newer stateshift may know it: pip install --upgrade stateshift",
+        )
+    return version
+
+
+def decode_object(text: str, what: str, offset: int = 0) -> dict[str, Any]:
+    """The text as a JSON object."""
+    try:
+        plain = json.loads(text)
+    except json.JSONDecodeError as error:
+        place = offset + len(text[: error.pos].encode("utf-8", "surrogatepass"))
+        raise FormatError(f"{what} is not JSON: {error.msg}", None, place) from error
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{what} is not JSON: {error}", None, offset) from error
+    if not isinstance(plain, dict):
+        raise FormatError(f"{what} is not a JSON object", None, offset)
+    return plain
+
+
+def encode_object(plain: dict[str, Any]) -> str:
+    """As Spark (json4s, Jackson) writes it: no blanks, nothing escaped that need not be."""
+    return json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
+
+
+def number_of(plain: dict[str, Any], key: str, what: str, offset: int, default: int = 0) -> int:
+    """An integer field; `default` where it is missing or null."""
+    value = plain.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise FormatError(f"{what}: {key!r} is not a whole number", None, offset)
+    return value
+
+
+def object_of(plain: dict[str, Any], key: str, what: str, offset: int) -> dict[str, Any]:
+    """An object field; empty where it is missing or null."""
+    value = plain.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise FormatError(f"{what}: {key!r} is not an object", None, offset)
+    return value

@@ -1,0 +1,75 @@
+"""Absolute locations as Hadoop writes them into files, and how one prefix is put in another's place.
+
+    encode_location("/data/a b")            file:///data/a%20b
+    encode_location("hdfs://nn/a%b")        hdfs://nn/a%25b
+    Relocation({"file:///data": "s3a://b/data"}).new("file:/data/x")   s3a://b/data/x
+
+Source: Spark, SparkPath.urlEncoded and SinkFileStatus; Hadoop, Path.toUri; java.net.URI (the multi-argument
+constructors quote what RFC 2396 does not allow in a path and leave other unicode as it is). `file:/x` and `file:///x`
+are one place; which of the two a file uses depends on who wrote it, and what is rewritten keeps its form.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+_LEGAL = frozenset(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.!~*'():@&=+$,;/"
+)
+
+
+def encode_location(location: str) -> str:
+    """A location as a person writes it (nothing quoted), as Hadoop writes it. A path alone is on the local disk."""
+    scheme, colon, rest = location.partition("://")
+    if not colon:
+        if location.startswith("file:"):
+            location = location[5:]
+        return "file://" + quote(location)
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}://{authority}{quote(slash + path)}"
+
+
+def decode_location(uri: str) -> str:
+    """The inverse: the location with nothing quoted, `file:/x` as `file:///x`."""
+    return unquote(canonical(uri), errors="surrogateescape")
+
+
+def quote(path: str) -> str:
+    """As java.net.URI quotes a path: %XX per UTF-8 byte for what is not legal, control characters and blanks."""
+    return "".join(c if c in _LEGAL or _kept(c) else _percent(c) for c in path)
+
+
+def canonical(uri: str) -> str:
+    """One spelling per place: `file:///x`, without slashes at the end."""
+    if uri.startswith("file:/") and not uri.startswith("file://"):
+        uri = "file://" + uri[5:]
+    return uri.rstrip("/")
+
+
+class Relocation:
+    """Old prefix -> new prefix, both encoded; the longest prefix that fits wins, and only whole names fit."""
+
+    def __init__(self, prefixes: Mapping[str, str]) -> None:
+        pairs = [(canonical(old), canonical(new)) for old, new in prefixes.items()]
+        self._pairs = sorted(pairs, key=lambda pair: -len(pair[0]))
+
+    def new(self, uri: str) -> str | None:
+        """The new location of `uri`, None where it lies under none of the prefixes."""
+        place = canonical(uri)
+        for old, new in self._pairs:
+            if place == old or place.startswith(old + "/"):
+                moved = new + place[len(old) :] + uri[len(uri.rstrip("/")) :]
+                one_slash = uri.startswith("file:/") and not uri.startswith("file://")
+                return moved.replace("file://", "file:", 1) if one_slash and moved.startswith("file:///") else moved
+        return None
+
+
+def _kept(character: str) -> bool:
+    """Java's "other" characters: not ASCII, not control, not blank."""
+    return ord(character) > 127 and unicodedata.category(character) not in ("Cc", "Zs", "Zl", "Zp")
+
+
+def _percent(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,120 @@
+"""zstd frames (RFC 8878), as Spark's ZStdCompressionCodec writes them through zstd-jni.
+
+    magic 28 B5 2F FD | descriptor u8 | [window u8] [dictionary id 0-4] [content size 0-8]
+    blocks: u24LE = last | type << 1 | size << 3, then `size` bytes (1 for type 1, which repeats one byte)
+    [checksum u32LE]
+
+The frame's structure is followed here, which is what gives truncations their offset; the content goes through Arrow's
+streaming decompressor, which holds a window and no more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+import cramjam
+
+from stateshift.errors import FormatError
+from stateshift.formats.stream import Stream
+
+MAGIC = b"\x28\xb5\x2f\xfd"
+
+_PIECE = 256 * 1024
+_LEVEL = 1  # spark.io.compression.zstd.level
+_WINDOW_MAX = 1 << 27  # what zstd itself accepts without being told to
+
+
+def decompress(stream: Stream) -> Iterator[bytes]:
+    import pyarrow  # a third of a second to load, and only zstd needs it
+
+    start = stream.offset
+    source = _Source(_frames(stream))
+    with contextlib.closing(pyarrow.CompressedInputStream(pyarrow.PythonFile(source, mode="r"), "zstd")) as raw:
+        try:
+            while piece := raw.read(_PIECE):
+                yield piece
+        except OSError as error:
+            raise FormatError(f"a zstd frame is damaged: {error}", None, start) from error
+
+
+def compress(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    compressor = cramjam.zstd.Compressor(_LEVEL)
+    held = 0
+    for chunk in chunks:
+        compressor.compress(chunk)
+        held += len(chunk)
+        if held >= _PIECE:
+            yield bytes(compressor.flush())
+            held = 0
+    yield bytes(compressor.finish())
+
+
+def _frames(stream: Stream) -> Iterator[bytes]:
+    """The same bytes, piece by piece, each frame's structure checked on the way."""
+    while not stream.at_end():
+        header, trailer = _header(stream)
+        yield header
+        last = False
+        while not last:
+            start = stream.offset
+            head = stream.take(3)
+            number = int.from_bytes(head, "little")
+            last, kind, size = bool(number & 1), number >> 1 & 3, number >> 3
+            if kind == 3 or (kind == 2 and size > 128 * 1024):
+                raise FormatError("a zstd frame holds a block of a reserved kind or size", None, start)
+            yield head + stream.take(1 if kind == 1 else size)
+        yield stream.take(trailer)
+
+
+def _header(stream: Stream) -> tuple[bytes, int]:
+    """The frame's header, and how many bytes of checksum stand at its end."""
+    start = stream.offset
+    magic = stream.take(4)
+    if magic != MAGIC:
+        raise FormatError("not a zstd frame", None, start)
+    descriptor = stream.take(1)
+    flags = descriptor[0]
+    single, dictionary, content = flags >> 5 & 1, (0, 1, 2, 4)[flags & 3], (0, 2, 4, 8)[flags >> 6]
+    if single and not content:
+        content = 1
+    rest = stream.take((1 - single) + dictionary + content)
+    if not single and (1 << (10 + (rest[0] >> 3))) > _WINDOW_MAX:
+        raise FormatError("a zstd frame claims a window beyond 128 MiB", None, start + 5)
+    if single and int.from_bytes(rest[dictionary:], "little") > _WINDOW_MAX:
+        raise FormatError("a zstd frame claims one segment beyond 128 MiB", None, start + 5)
+    return magic + descriptor + rest, 4 if flags & 4 else 0
+
+
+class _Source:
+    """What Arrow reads from: the frames, as a file."""
+
+    closed = False
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._held = b""
+
+    def read(self, size: int = -1) -> bytes:
+        while not self._held:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return b""
+            self._held = piece
+        if size < 0 or size >= len(self._held):
+            piece, self._held = self._held, b""
+        else:
+            piece, self._held = self._held[:size], self._held[size:]
+        return piece
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self._pieces = iter(())

@@ -1,0 +1,96 @@
+"""Bytes read front to back, in whatever pieces they come, always knowing the offset of the next one.
+
+    Stream.take(n)     exactly n bytes, or FormatError at the offset where the bytes ended
+    Stream.peek(n)     up to n bytes, left where they are
+    Stream.at_end()    nothing is left
+    lines(chunks)      (offset, line) without the newline; one line at a time is held
+
+What is held in memory is what has arrived and was asked for: a length claimed by the bytes themselves never makes us
+allocate anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from stateshift.errors import FormatError
+
+
+class Stream:
+    """A reader over chunks. `what` names the format in the errors."""
+
+    __slots__ = ("_buffer", "_chunks", "_done", "_position", "_start", "_what")
+
+    def __init__(self, chunks: Iterable[bytes], what: str) -> None:
+        self._chunks = iter(chunks)
+        self._buffer = b""
+        self._position = 0
+        self._start = 0
+        self._done = False
+        self._what = what
+
+    @property
+    def offset(self) -> int:
+        """Where the next byte stands in the whole."""
+        return self._start + self._position
+
+    def take(self, count: int) -> bytes:
+        """Exactly `count` bytes."""
+        end = self._position + count
+        if end > len(self._buffer):
+            self._fill(count)
+            end = self._position + count
+            if end > len(self._buffer):
+                raise FormatError(
+                    f"{self._what} ends early: {count} bytes expected, "
+                    f"{len(self._buffer) - self._position} left",
+                    None,
+                    self._start + len(self._buffer),
+                )
+        piece = self._buffer[self._position : end]
+        self._position = end
+        return piece
+
+    def peek(self, count: int) -> bytes:
+        """The next `count` bytes, fewer at the end."""
+        if self._position + count > len(self._buffer):
+            self._fill(count)
+        return self._buffer[self._position : self._position + count]
+
+    def at_end(self) -> bool:
+        return not self.peek(1)
+
+    def rest(self) -> Iterator[bytes]:
+        """Everything that is left, as it comes."""
+        while not self.at_end():
+            piece = self._buffer[self._position :]
+            self._position = len(self._buffer)
+            yield piece
+
+    def _fill(self, count: int) -> None:
+        """Gather chunks until `count` bytes are held, or there are no more."""
+        held = [self._buffer[self._position :]] if self._position < len(self._buffer) else []
+        self._start += self._position
+        self._position = 0
+        size = len(held[0]) if held else 0
+        while size < count and not self._done:
+            chunk = next(self._chunks, None)
+            if chunk is None:
+                self._done = True
+            elif chunk:
+                held.append(bytes(chunk))
+                size += len(chunk)
+        self._buffer = held[0] if len(held) == 1 else b"".join(held)
+
+
+def lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Each line with the offset it starts at. A last line without newline counts; an empty last one does not exist,
+    so that `b"\\n".join` of what this gives is the content again, but for a final newline."""
+    offset, held = 0, b""
+    for chunk in chunks:
+        *whole, held = (held + chunk).split(b"\n")
+        for line in whole:
+            yield offset, line
+            offset += len(line) + 1
+    if held:
+        yield offset, held
