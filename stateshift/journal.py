@@ -139,6 +139,7 @@ class RollbackStarted:
 class RunRolledBack:
     kind: ClassVar[str] = "run-rolled-back"
     at: float
+    left: tuple[str, ...] = ()
 
 
 Record = (
@@ -202,6 +203,7 @@ class Progress:
     locks: tuple[str, ...] = ()
     plans: tuple[PlanProgress, ...] = ()
     failure: RunFailed | None = None
+    left: tuple[str, ...] = ()
     records: int = 0
 
     @property
@@ -267,7 +269,7 @@ def advance(progress: Progress, record: Record) -> Progress:
             return replace(after, state="rolling-back", failure=None)
         case RunRolledBack():
             _expect(progress.state == "rolling-back", progress, record)
-            return replace(after, state="rolled-back")
+            return replace(after, state="rolled-back", left=record.left)
 
 
 def fold(records: Iterator[Record]) -> Progress:

@@ -7,12 +7,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from stateshift.engines.registry import ENGINES
 from stateshift.engines.spark import decoding, deep
+from stateshift.engines.spark.rows import RowSchema
 from stateshift.errors import FormatError, MissingFile, StorageError
 from stateshift.storage import locations
 from stateshift.storage.opening import open_storage
@@ -55,7 +57,7 @@ def inspect(location: str, opening: Callable[[str], Storage] = open_storage) -> 
     file = _single(location, opening)
     if file is not None:
         storage, name = file
-        return Look(file=_decoded(storage, name, location))
+        return Look(file=_decoded(storage, name, location, opening))
     storage = opening(location)
     for engine in ENGINES.values():
         survey = engine.survey(storage)
@@ -102,12 +104,12 @@ def entries(
                 place = (shard.operator, shard.store)
                 if shown.get(place, 0) >= limit:
                     continue
-                schemas = decoding.schemas_of(storage, image, shard)
+                rows = _rows(storage, shard.files[-1]) if shard.files else RowSchema()
                 for entry in engine.entries(storage.chunks, shard, image.settings):
                     shown[place] = shown.get(place, 0) + 1
                     if shown[place] > limit:
                         break
-                    key, value = schemas.decode(entry)
+                    key, value = rows.show_key(entry.key), rows.show_value(entry.value)
                     yield ShownEntry(shard.operator, entry.store, shard.shard, key, value)
 
 
@@ -118,6 +120,7 @@ def _epochs(images: tuple[Image, ...]) -> tuple[int, ...]:
 
 def _single(location: str, opening: Callable[[str], Storage]) -> tuple[Storage, str] | None:
     """The storage and name of a single file, None where the location is a directory or nothing."""
+    location = locations.normal(location, os.getcwd())
     name = locations.name(location)
     if not name:
         return None
@@ -128,8 +131,21 @@ def _single(location: str, opening: Callable[[str], Storage]) -> tuple[Storage, 
         return None
 
 
-def _decoded(storage: Storage, name: str, location: str) -> decoding.DecodedFile:
+def _rows(storage: Storage, path: str) -> RowSchema:
+    """The schema that lies beside a state file, if there is one: a checkpoint starts without it, too."""
+    schema = decoding.schema_path(path)
+    if schema is None or storage.stat(schema) is None:
+        return RowSchema()
+    return RowSchema.of(storage.read(schema, FILE_MAX), "rocksdb" if path.endswith((".zip", ".changelog")) else None)
+
+
+def _decoded(storage: Storage, name: str, location: str, opening: Callable[[str], Storage]) -> decoding.DecodedFile:
+    """One file; what schema its rows have is found from where it lies in its checkpoint."""
+    path = locations.normal(location, os.getcwd())
     try:
-        return decoding.decode_file(locations.normal(location), storage.read(name, FILE_MAX))
+        inside = decoding.inside(path)
+        root = path[: len(path) - len(inside)].rstrip("/") or path
+        rows = _rows(opening(root), inside) if decoding.schema_path(inside) else RowSchema()
+        return decoding.decode_file(path, storage.read(name, FILE_MAX), rows)
     except FormatError as error:
         raise error.at(location) from error

@@ -8,12 +8,15 @@ job a wave. Each wave takes the lock on its target, carries out its plans, and l
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stateshift import __version__, executor, lock, plain
+from stateshift.clusters.opening import check_submit, open_cluster
 from stateshift.clusters.protocol import Cluster, StopRequest
 from stateshift.engines.registry import all_entries, all_transforms, engine
 from stateshift.errors import Interrupted, PlanError, StalePlan, StateshiftError
@@ -37,7 +40,9 @@ from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.report import Report, summarize
 from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
 from stateshift.storage import locations
+from stateshift.storage.opening import open_storage
 from stateshift.storage.protocol import Storage
+from stateshift.storage.wrappers import Pace, Retrying, Throttled
 from stateshift.survey import ClusterFacts, Facts, Finding, Survey
 from stateshift.workdir import Workdir
 from stateshift.world import Clock, Meter, Unwatched, World
@@ -53,6 +58,33 @@ class Doors:
     meter: Meter = field(default_factory=Unwatched)
     stop: threading.Event = field(default_factory=threading.Event)
     host: str = "localhost"
+
+
+class _Clock:
+    """The machine's own."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:
+    """The world as it is: storages by their URL, retried where an error may pass; clusters by their kind."""
+    interrupt, watched = stop or threading.Event(), meter or Unwatched()
+
+    clock = _Clock()
+
+    def opened(location: str) -> Storage:
+        return Retrying(open_storage(location), clock)
+
+    def cluster(spec: ClusterSpec, workdir: Workdir) -> Cluster:
+        return open_cluster(
+            spec, str(workdir.path), open_storage=opened, say=watched.say, interrupt=interrupt
+        )
+
+    return Doors(opened, cluster, clock, watched, interrupt, socket.gethostname())
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +138,8 @@ def decode_proposal(value: dict[str, Any]) -> Proposal:
 def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bool = False) -> Facts:
     """All the reading there is before a plan exists."""
     kind = engine(spec.engine)
+    if job.submit is not None and job.target_cluster is not None:
+        check_submit(spec.cluster(job.target_cluster).kind, job.submit.options, f"/jobs/{spec.jobs.index(job)}/submit")
     source = doors.open_storage(job.source)
     surveyed = _surveyed(kind.survey(source), source)
     return Facts(
@@ -248,8 +282,9 @@ def verify(workdir: Workdir, doors: Doors) -> Verdict:
     """Ask every step of a run whether its evidence still holds. Once the job has gone on from the image, its files are
     the job's to change: then only what guards the source and the job itself is asked."""
     workdir.require()
-    progress = progress_of(workdir)
-    run = _Run.of(Journal(workdir.lines), workdir, doors)
+    progress = progress_of(workdir)  # never a Journal: opening one would cut the line that a live run is writing
+    proposal = decode_proposal(workdir.read("proposal.json"))
+    world = world_of(proposal.spec, progress.run, workdir, doors)
     broken: list[executor.Broken] = []
     notes: list[str] = []
     for adopted in progress.plans:
@@ -258,7 +293,7 @@ def verify(workdir: Workdir, doors: Doors) -> Verdict:
         if gone_on:
             notes.append(f"{adopted.job} has gone on from its image since: the image's files were not asked")
         kinds = ("FenceSource", "SubmitJob") if gone_on else ()
-        broken += executor.ask(adopted.plan, plan, adopted, run.world, kinds)
+        broken += executor.ask(adopted.plan, plan, adopted, world, kinds)
     return Verdict(tuple(broken), tuple(notes))
 
 
@@ -318,6 +353,9 @@ class _Run:
     def _fresh(self, job: JobSpec, halted: bool) -> Plan:
         """The move plan of what is there now, if that is still what the proposal was made from."""
         facts = gather(self.spec, job, self.doors, self.workdir)
+        if halted and facts.source_cluster is not None and facts.source_cluster.state == "unknown":
+            # A cluster that cannot tell was told to stop the job, and said that it did.
+            facts = replace(facts, source_cluster=replace(facts.source_cluster, state="absent"))
         made = engine(self.spec.engine).plan(self.spec, job, facts)
         proposed = self._proposed(job)[-1]
         if made[0].purpose == "halt" and halted:
@@ -374,24 +412,34 @@ class _Run:
 
     def back(self) -> Report:
         try:
+            left: list[str] = []
             for adopted in reversed(self.journal.progress.plans):
                 plan = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
                 if not adopted.undone:
                     executor.roll_back(adopted.plan, plan, self.world, self.journal)
-                if plan.target != plan.source:
-                    self.world.storage(plan.target).prune()
             for name in self.journal.progress.jobs:
                 job = self.spec.job(name)
-                if job is not None:
-                    for data in job.data:
-                        if data.copy:
-                            self.world.storage(data.target).prune()
-                    self._let_go(job)
-            self.journal.append(RunRolledBack(self.doors.clock.now()))
+                assert job is not None, "the journal names a job that its own spec has not"
+                if any(plan.job == name for plan in self.journal.progress.plans):
+                    left += self._swept(job)
+                self._let_go(job)
+            self.journal.append(RunRolledBack(self.doors.clock.now(), tuple(left)))
         except StateshiftError as error:
             self._fail(error)
             raise
         return self._report()
+
+    def _swept(self, job: JobSpec) -> list[str]:
+        """Empty directories of ours go; files that somebody else wrote there stay, and are named."""
+        left = []
+        places = [job.target] if job.target else []
+        for place in (*places, *(data.target for data in job.data if data.copy)):
+            storage = self.world.storage(place)
+            storage.prune()
+            remaining = sorted(file.path for file in storage.list())
+            if remaining:
+                left.append(f"{place}: {len(remaining)} files that this run did not write ({remaining[0]} …)")
+        return left
 
     def refuse_to_lose_progress(self) -> None:
         """A finished run whose job has committed since: taking it back throws those batches away."""
@@ -443,11 +491,14 @@ def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
     storages: dict[str, Storage] = {}
     clusters: dict[str, Cluster] = {}
     opening = threading.Lock()
+    throttled = spec.bytes_per_second or spec.operations_per_second
+    pace = Pace(doors.clock, spec.bytes_per_second, spec.operations_per_second) if throttled else None
 
     def storage(location: str) -> Storage:
         with opening:
             if location not in storages:
-                storages[location] = doors.open_storage(location)
+                opened = doors.open_storage(location)
+                storages[location] = opened if pace is None else Throttled(opened, pace)
             return storages[location]
 
     def cluster(name: str) -> Cluster:

@@ -59,6 +59,7 @@ class Report:
     downtime_seconds: float | None
     phases: tuple[PhaseReport, ...]
     jobs: tuple[JobReport, ...]
+    left: tuple[str, ...]
     failure: FailureReport | None
 
 
@@ -74,6 +75,7 @@ def summarize(progress: Progress) -> Report:
         downtime_seconds=max(downtimes) if downtimes else None,
         phases=_phases(progress, list(progress.plans)),
         jobs=jobs,
+        left=progress.left,
         failure=None
         if failure is None
         else FailureReport(failure.error, failure.message, failure.hint, failure.exit_code, failure.step),

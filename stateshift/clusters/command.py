@@ -29,7 +29,6 @@ is one whose `submit` was killed before it ended; the latter is not submitted ag
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import subprocess
 import threading
@@ -39,10 +38,11 @@ from pathlib import Path
 from typing import Any
 
 from stateshift.clusters import detached
-from stateshift.clusters.options import COMMAND, NEEDED_COMMAND, SECONDS, SETTINGS, TEXT, settings
+from stateshift.clusters.options import COMMAND, NEEDED_COMMAND, SECONDS, SETTINGS, TEXT
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.records import Known, Records
-from stateshift.clusters.redaction import last_lines, redact
+from stateshift.clusters.redaction import last_lines
+from stateshift.clusters.shell import Shell
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
 
@@ -59,7 +59,6 @@ CLUSTER_OPTIONS = {
 }
 
 _SECONDS_MAX = 300.0
-_STDERR_LINES = 15
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,8 @@ class Command:
         return "command"
 
     def version(self) -> str | None:
-        said = self._run("version", {}).strip() if "version" in self.options else ""
+        nobody = Known("", "", "", None).variables()
+        said = self._shell.run("version", nobody).strip() if self._shell.has("version") else ""
         return said.splitlines()[-1].strip() if said else None
 
     def find(self, tag: str) -> JobStatus:
@@ -97,10 +97,10 @@ class Command:
     def find_source(self, request: StopRequest) -> JobStatus:
         if request.tag is not None:
             status = self.find(request.tag)
-            if status.state is not JobState.ABSENT or "find" not in self.options:
+            if status.state is not JobState.ABSENT:
                 return status
-        if "find" in self.options:
-            return self._read_status(self._run("find", self._of_request(request)))
+        if self._shell.has("find"):
+            return self._shell.status(self._shell.run("find", self._of_request(request)))
         return self._records.of_job(request.job, request.location)
 
     def submit(self, submission: Submission) -> str:
@@ -120,31 +120,31 @@ class Command:
         status = self.find_source(request)
         if not status.state.alive and status.state is not JobState.UNKNOWN:
             return status
-        if "stop" not in self.options:
+        if not self._shell.has("stop"):
             raise ClusterError(
                 f"{request.job} is {status.state}, and the cluster has no command to stop it",
                 cluster=self.name,
                 job=request.job,
                 hint="stop it by hand, or add the option stop to the cluster",
             )
-        said = self._run("stop", self._of_request(request), request.seconds_max).strip()
+        said = self._shell.run("stop", self._of_request(request), request.seconds_max).strip()
         self._records.stopped(request)
-        if "find" not in self.options:
+        if not self._shell.has("find"):
             return JobStatus(JobState.FINISHED, None, said.splitlines()[-1].strip() if said else None)
         return self._until_ended(request)
 
     def log(self, tag: str, lines_max: int = 50) -> str:
-        if "log" not in self.options:
+        if not self._shell.has("log"):
             stem = self._stem(tag)
             said = detached.said(stem, "out") + detached.said(stem, "err")
         else:
-            said = self._run("log", self._of_known(tag))
-        return last_lines(self._clean(said), lines_max)
+            said = self._shell.run("log", self._of_known(tag))
+        return last_lines(self._shell.clean(said), lines_max)
 
     def _ask(self, tag: str) -> JobStatus:
-        if "find" not in self.options:
+        if not self._shell.has("find"):
             return self._records.of_tag(tag)
-        return self._read_status(self._run("find", self._of_known(tag)))
+        return self._shell.status(self._shell.run("find", self._of_known(tag)))
 
     def _submit_holding(self, submission: Submission, lock: int) -> str:
         """With the lock in hand: nothing is in flight any more, so what is seen now is the truth."""
@@ -157,8 +157,8 @@ class Command:
         variables = self._of_submission(submission)
         process = detached.start(
             stem,
-            _shell(self.options["submit"]),
-            self._environment(variables, submission.environment),
+            self._shell.arguments("submit"),
+            self._shell.environment(variables, submission.environment),
             lock,
             directory=self.options.get("cwd"),
             one_log=False,
@@ -173,7 +173,7 @@ class Command:
             detached.leave(process)
             raise self._in_flight(submission.tag)
         if code != 0:
-            raise self._failed("submit", code, detached.said(stem, "err"), submission.environment)
+            raise self._shell.failed("submit", code, detached.said(stem, "err"), submission.environment)
         return self._records.id_of(submission.tag) or submission.tag
 
     def _until_ended(self, request: StopRequest) -> JobStatus:
@@ -184,42 +184,8 @@ class Command:
         ended = wait_for(look, request.seconds_max, self.interrupt)
         return ended if ended is not None else self.find_source(request)
 
-    def _run(self, verb: str, variables: Mapping[str, str], seconds_max: float | None = None) -> str:
-        """What the command printed. It is ended when it takes too long: none of these needs to be done once only."""
-        seconds = self._seconds_max if seconds_max is None else seconds_max
-        variables = {**variables, "STATESHIFT_SECONDS_MAX": f"{seconds:g}"}
-        with subprocess.Popen(
-            _shell(self.options[verb]),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=self._environment(variables),
-            cwd=self.options.get("cwd"),
-            start_new_session=True,
-        ) as process:
-            try:
-                out, err = process.communicate(timeout=seconds)
-            except subprocess.TimeoutExpired as error:
-                os.killpg(process.pid, 9)
-                raise ClusterError(
-                    f"the command `{verb}` has not ended in {seconds:g} s",
-                    cluster=self.name,
-                    hint=f"run it by hand to see why: {self._clean(_shell(self.options[verb])[-1])}",
-                ) from error
-        if process.returncode != 0:
-            raise self._failed(verb, process.returncode, err.decode("utf-8", "replace"))
-        return out.decode("utf-8", "replace")
-
-    def _failed(self, verb: str, code: int, err: str, secrets: Mapping[str, str] | None = None) -> ClusterError:
-        end = last_lines(self._clean(err, secrets), _STDERR_LINES)
-        return ClusterError(
-            f"the command `{verb}` ended with exit code {code}" + (f":\n{end}" if end else ""),
-            cluster=self.name,
-            hint=f"correct the option {verb} of the cluster {self.name}, or what it calls",
-        )
-
     def _undecided(self, submission: Submission) -> ClusterError:
-        if "find" in self.options:
+        if self._shell.has("find"):
             fact, hint = "the command `find` cannot tell whether it runs", "look for it, and make `find` tell"
         else:
             fact = "an earlier submit was killed before it ended, so it may have worked or not"
@@ -234,20 +200,6 @@ class Command:
             cluster=self.name,
             hint=f"wait for it, or end it: kill {pids}" if pids else "wait for it, then try again",
         )
-
-    def _read_status(self, said: str) -> JobStatus:
-        words = said.split()
-        if not words or words[0].lower() not in list(JobState):
-            raise ClusterError(
-                f"the command `find` printed {self._clean(said.strip()[:80])!r}",
-                cluster=self.name,
-                hint=f"it has to print one of: {', '.join(JobState)}; and, after a blank, the job's id",
-            )
-        return JobStatus(JobState(words[0].lower()), words[1] if len(words) > 1 else None)
-
-    def _environment(self, variables: Mapping[str, str], more: Mapping[str, str] | None = None) -> dict[str, str]:
-        given = settings(self.options.get("environment"))
-        return {**os.environ, **given, **settings(more), "STATESHIFT_WORKDIR": self.workdir, **variables}
 
     def _of_submission(self, submission: Submission) -> dict[str, str]:
         known = Known(submission.tag, submission.job, submission.location, submission.connection)
@@ -264,8 +216,9 @@ class Command:
     def _of_known(self, tag: str) -> dict[str, str]:
         return (self._records.known(tag) or Known(tag, "", "", None)).variables()
 
-    def _clean(self, text: str, more: Mapping[str, str] | None = None) -> str:
-        return redact(text, os.environ, settings(self.options.get("environment")), more or {})
+    @property
+    def _shell(self) -> Shell:
+        return Shell(self.name, self.workdir, self.options, self._seconds_max)
 
     @property
     def _records(self) -> Records:
@@ -278,6 +231,3 @@ class Command:
     def _stem(self, tag: str) -> Path:
         return self._records.stem(tag)
 
-
-def _shell(command: Any) -> list[str]:
-    return ["/bin/sh", "-c", command if isinstance(command, str) else shlex.join(command)]

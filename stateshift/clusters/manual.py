@@ -9,7 +9,8 @@
                  <tag>.finished    it ended by itself, well
                  <tag>.failed      it failed; the content says how
                  <job>.stop        written by us: what is to be stopped, and where its image is
-                 <job>.stopped     it is stopped (<tag>.stop and <tag>.stopped for a job that was started by a tag)
+                 <job>.stopped     it is stopped (<tag>.stop and <tag>.stopped where the job is known by a tag); counts
+                                   only as the answer to a <job>.stop
 
 A name with characters that files had better not have is shortened and gets a digest: the messages show the real path.
 The files are the whole state: whoever looks from another process sees the same. What was asked for and not answered is
@@ -31,6 +32,7 @@ from stateshift.clusters.options import SECONDS, TEXT
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.waiting import wait_for
+from stateshift.clusters.whole_files import write_whole
 from stateshift.errors import ClusterError
 
 Ask = Callable[[str], str]
@@ -64,7 +66,8 @@ class Manual:
 
     def find(self, tag: str) -> JobStatus:
         id = self._first_line(tag, "submitted")
-        for suffix, state in (("failed", JobState.FAILED), ("stopped", JobState.FINISHED), ("finished", JobState.FINISHED)):
+        for suffix in ("failed", "stopped", "finished"):
+            state = JobState.FAILED if suffix == "failed" else JobState.FINISHED
             if self._there(tag, suffix):
                 return JobStatus(state, id, self._first_line(tag, suffix))
         if self._there(tag, "submitted"):
@@ -76,7 +79,7 @@ class Manual:
     def find_source(self, request: StopRequest) -> JobStatus:
         if request.tag is not None and self.find(request.tag).state is not JobState.ABSENT:
             return self.find(request.tag)
-        if self._there(_stopped_as(request), "stopped"):
+        if self._asked_to_stop(request) and self._there(_stopped_as(request), "stopped"):
             return JobStatus(JobState.FINISHED, None, self._first_line(_stopped_as(request), "stopped"))
         return JobStatus(JobState.UNKNOWN, None, "only a person knows whether it runs")
 
@@ -102,8 +105,10 @@ class Manual:
         if not status.state.alive and status.state is not JobState.UNKNOWN:
             return status
         name = _stopped_as(request)
-        asked = {"job": request.job, "location": request.location, "tag": request.tag}
-        self._put(name, "stop", json.dumps(asked, indent=1, ensure_ascii=False))
+        if not self._asked_to_stop(request):
+            self._remove(name, "stopped")  # somebody's answer to an earlier question
+            asked = {"job": request.job, "location": request.location, "tag": request.tag}
+            self._put(name, "stop", json.dumps(asked, indent=1, ensure_ascii=False))
         self._person(
             f"Stop {request.job}, whose image is at {request.location}, between two batches if it can be.",
             "Press Enter when it is stopped; `no` if it will not be: ",
@@ -147,15 +152,17 @@ class Manual:
                 hint=f"when it is done: touch {path}; then `stateshift resume WORKDIR`",
             )
 
+    def _asked_to_stop(self, request: StopRequest) -> bool:
+        asked = _plain(self._path(_stopped_as(request), "stop"))
+        return asked.get("location") == request.location
+
     def _restarted(self, submission: Submission) -> None:
         """The job runs again where it was stopped: it is no longer stopped."""
-        try:
-            stopped = json.loads(self._text(submission.job, "stop") or "{}")
-        except ValueError:
-            return
-        if stopped.get("location") == submission.location:
-            self._remove(submission.job, "stop")
-            self._remove(submission.job, "stopped")
+        for path in sorted(self.marker_dir.glob("*.stop")):
+            asked = _plain(path)
+            if (asked.get("job"), asked.get("location")) == (submission.job, submission.location):
+                path.unlink()
+                path.with_suffix(".stopped").unlink(missing_ok=True)
 
     def _path(self, name: str, suffix: str) -> Path:
         return (self.marker_dir / f"{file_name(name)}.{suffix}").absolute()
@@ -171,11 +178,7 @@ class Manual:
         return next((line.strip() for line in self._text(name, suffix).splitlines() if line.strip()), None)
 
     def _put(self, name: str, suffix: str, text: str) -> None:
-        path = self._path(name, suffix)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f"{path.name}.tmp")
-        temporary.write_text(text + "\n" if text else "", "utf-8")
-        temporary.replace(path)
+        write_whole(self._path(name, suffix), (text + "\n" if text else "").encode())
 
     def _remove(self, name: str, suffix: str) -> None:
         self._path(name, suffix).unlink(missing_ok=True)
@@ -183,6 +186,14 @@ class Manual:
 
 def _stopped_as(request: StopRequest) -> str:
     return request.tag if request.tag is not None else request.job
+
+
+def _plain(path: Path) -> dict[str, object]:
+    try:
+        plain = json.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return plain if isinstance(plain, dict) else {}
 
 
 def _told(submission: Submission) -> dict[str, object]:

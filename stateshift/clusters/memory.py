@@ -7,11 +7,12 @@ It counts itself what was really started, per tag, and can be told to misbehave:
     delay(n)          the next n submissions get no answer, and take effect when somebody looks the next time
     set_state(...)    what a job is from now on, whatever happened to it
 
-One object is the cluster: it outlives the simulated process that talks to it.
+One object is the cluster: it outlives the simulated process that talks to it. It may be used by several threads.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -45,6 +46,7 @@ class MemoryCluster:
         self.submissions: list[Submission] = []       # those that took effect, in order
         self.stops: list[StopRequest] = []            # those that stopped a job
         self.jobs: list[MemoryJob] = []
+        self._lock = threading.RLock()
         self._version = version
         self._on_start, self._on_stop = on_start, on_stop
         self._faults: deque[Fault] = deque()
@@ -54,42 +56,45 @@ class MemoryCluster:
         return self._version
 
     def find(self, tag: str) -> JobStatus:
-        self._settle()
-        job = next((job for job in self.jobs if job.tag == tag), None)
-        return job.status if job is not None else JobStatus(JobState.ABSENT)
+        with self._lock:
+            self._settle()
+            job = next((job for job in self.jobs if job.tag == tag), None)
+            return job.status if job is not None else JobStatus(JobState.ABSENT)
 
     def find_source(self, request: StopRequest) -> JobStatus:
-        self._settle()
-        if request.tag is not None:
-            return self.find(request.tag)
-        found = [j.status for j in self.jobs if (j.job, j.location) == (request.job, request.location)]
-        alive = [status for status in found if status.state.alive]
-        return (alive or found or [JobStatus(JobState.ABSENT)])[-1]
+        with self._lock:
+            self._settle()
+            found = [job.status for job in self.jobs if self._meant(job, request)]
+            alive = [status for status in found if status.state.alive]
+            return (alive or found or [JobStatus(JobState.ABSENT)])[-1]
 
     def submit(self, submission: Submission) -> str:
-        status = self.find(submission.tag)
-        if status.state is not JobState.ABSENT:
-            return status.id or submission.tag
-        fault = self._faults.popleft() if self._faults else None
-        if fault == "fail":
-            raise self._no_answer(submission, "refused")
-        if fault == "delay":
-            self._delayed.append(submission)
-            raise self._no_answer(submission, "not answered in time")
-        id = self._start(submission)
-        if fault == "lose":
-            raise self._no_answer(submission, "accepted, but the answer was lost")
-        return id
+        with self._lock:
+            status = self.find(submission.tag)
+            if status.state is not JobState.ABSENT:
+                return status.id or submission.tag
+            fault = self._faults.popleft() if self._faults else None
+            if fault == "fail":
+                raise self._no_answer(submission, "refused")
+            if fault == "delay":
+                self._delayed.append(submission)
+                raise self._no_answer(submission, "not answered in time")
+            id = self._start(submission)
+            if fault == "lose":
+                raise self._no_answer(submission, "accepted, but the answer was lost")
+            return id
 
     def stop(self, request: StopRequest) -> JobStatus:
-        self._settle()
-        for index, job in enumerate(self.jobs):
-            if job.status.state.alive and self._meant(job, request):
-                self.jobs[index] = replace(job, status=replace(job.status, state=JobState.FINISHED, detail="stopped"))
-                self.stops.append(request)
-                if self._on_stop is not None:
-                    self._on_stop(request)
-        return self.find_source(request)
+        with self._lock:
+            self._settle()
+            for index, job in enumerate(self.jobs):
+                if job.status.state.alive and self._meant(job, request):
+                    stopped = replace(job.status, state=JobState.FINISHED, detail="stopped")
+                    self.jobs[index] = replace(job, status=stopped)
+                    self.stops.append(request)
+                    if self._on_stop is not None:
+                        self._on_stop(request)
+            return self.find_source(request)
 
     def log(self, tag: str, lines_max: int = 50) -> str:
         detail = self.find(tag).detail
@@ -100,10 +105,11 @@ class MemoryCluster:
         self.jobs.append(MemoryJob(job, location, None, JobStatus(JobState.RUNNING, f"{job}-0")))
 
     def set_state(self, tag: str, state: JobState, detail: str | None = None) -> None:
-        self._settle()
-        index = next(i for i, job in enumerate(self.jobs) if job.tag == tag)
-        status = replace(self.jobs[index].status, state=state, detail=detail)
-        self.jobs[index] = replace(self.jobs[index], status=status)
+        with self._lock:
+            self._settle()
+            index = next(i for i, job in enumerate(self.jobs) if job.tag == tag)
+            status = replace(self.jobs[index].status, state=state, detail=detail)
+            self.jobs[index] = replace(self.jobs[index], status=status)
 
     def fail(self, times: int = 1) -> None:
         self._faults.extend(["fail"] * times)
@@ -130,7 +136,8 @@ class MemoryCluster:
         return id
 
     def _meant(self, job: MemoryJob, request: StopRequest) -> bool:
-        if request.tag is not None:
+        """By the tag where it is one of ours, else by name and place."""
+        if request.tag is not None and any(other.tag == request.tag for other in self.jobs):
             return job.tag == request.tag
         return (job.job, job.location) == (request.job, request.location)
 

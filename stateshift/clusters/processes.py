@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from stateshift.clusters.stopping import local_path
+from stateshift.spec.location import NoLocation, normal, relation
 
 _PROC = Path("/proc")
 _CLOCK_SLACK_SECONDS = 5.0
@@ -31,8 +31,7 @@ def of_job(job: str, location: str) -> tuple[int, ...]:
     """Also where one says `file:///a/` and the other `/a`."""
     return _with_environment(
         lambda e: e.get("STATESHIFT_JOB") == job
-        and "STATESHIFT_CHECKPOINT" in e
-        and _place(e["STATESHIFT_CHECKPOINT"]) == _place(location)
+        and _same(e.get("STATESHIFT_CHECKPOINT", ""), location)
     )
 
 
@@ -108,5 +107,9 @@ def _stat(pid: int) -> list[str] | None:
         return None
 
 
-def _place(location: str) -> str:
-    return (local_path(location) or location).rstrip("/")
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return relation(normal(one, os.getcwd()), normal(other, os.getcwd())) == "same"
+    except NoLocation:
+        return one == other

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stateshift.clusters import detached
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.whole_files import write_whole
 
 _UNSEEN = "as recorded here: without a command `find` nobody looks whether it still runs"
 
@@ -98,10 +98,7 @@ class Records:
 
 
 def _write(path: Path, plain: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(plain, sort_keys=True))
-    temporary.replace(path)
+    write_whole(path, json.dumps(plain, sort_keys=True).encode())
 
 
 def _read(path: Path) -> dict[str, Any] | None:

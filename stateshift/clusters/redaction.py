@@ -1,7 +1,8 @@
 """Secrets taken out of what a job or a command said, before anybody sees it.
 
-Three things are replaced by `***`: the value after a name that sounds like a secret (`--password x`, `fs.s3a.secret.key=x`,
-`"token": "x"`), the password inside a URL, and the value of any environment variable whose name sounds like one.
+Three things are replaced by `***`: the value after a name that sounds like a secret (`--password x`,
+`fs.s3a.secret.key=x`, `"token": "x"`), the password inside a URL, and the value of
+any environment variable whose name sounds like one.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class SparkSubmit:
 
         def attempt() -> str | None:
             status = self.find(submission.tag)
-            return status.id or submission.tag if status.state is not JobState.ABSENT else start()
+            return start() if status.state is JobState.ABSENT else status.id
 
         def start() -> str | None:
             stem = self._stem(submission.tag)
@@ -212,12 +212,17 @@ class SparkSubmit:
 
     def _processes(self, request: StopRequest) -> tuple[int, ...]:
         pid_file = self._stop_options(request).get("pid_file")
-        return processes.of_pid_file(pid_file) if pid_file else processes.of_job(request.job, request.location)
+        if pid_file:
+            return processes.of_pid_file(pid_file)
+        tagged = processes.of_tag(request.tag) if request.tag is not None else ()
+        return tagged or processes.of_job(request.job, request.location)
 
     def _stop_options(self, request: StopRequest) -> dict[str, Any]:
-        """The request's over the cluster's. A rollback hands in how the job was submitted: no concern of ours here."""
+        """The request's over the cluster's. A rollback hands in how the job was submitted, and a spec may have parts
+        of the request itself among them: neither is a concern of ours here."""
         known = {key: value for key, value in self.options.items() if key in STOP_OPTIONS}
-        asked = {key: value for key, value in request.options.items() if key not in SUBMIT_OPTIONS}
+        others = {*SUBMIT_OPTIONS, "tag", "seconds_max"}
+        asked = {key: value for key, value in request.options.items() if key not in others}
         return known | read_options(asked, STOP_OPTIONS, "/stop")
 
     def _marker(self, request: StopRequest, seconds_max: float) -> StopMarker:

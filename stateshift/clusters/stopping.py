@@ -12,23 +12,36 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from stateshift.clusters.protocol import StopRequest
-from stateshift.formats.marks import FOLDER, STOP, STOPPING, TEMPORARY, encode_stop
-from stateshift.storage.protocol import Storage
+from stateshift.clusters.whole_files import write_whole
+from stateshift.formats.marks import FOLDER, STOP, STOPPING, encode_stop
+from stateshift.spec.location import normal, scheme
 
-OpenStorage = Callable[[str], Storage]
+
+class MarkerStorage(Protocol):
+    """What we need of a storage: a part of `storage.protocol.Storage`, which this room does not know."""
+
+    def stat(self, path: str) -> object: ...
+
+    def write(self, path: str, content: Callable[[], Iterator[bytes]]) -> int: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def prune(self, under: str = "") -> None: ...
+
+
+OpenStorage = Callable[[str], MarkerStorage]
 
 
 def local_path(location: str) -> str | None:
     """The path of `file:///a`, `file:/a` and `/a`, taken literally; None for any other scheme."""
-    if location.startswith("file:"):
-        path = location.removeprefix("file:")
-        return path[2:] if path.startswith("//") else path
-    return None if "://" in location else location
+    url = normal(location, os.getcwd())
+    return url.removeprefix("file://") if scheme(url) == "file" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +61,7 @@ class StopMarker:
         content = encode_stop(self.request.job, self.request.tag, until)
         self.remove_answer()
         if self._path is not None:
-            _write(self._path / STOP, content)
+            write_whole(self._path / STOP, content)
         else:
             self._storage.write(STOP, lambda: iter((content,)))
 
@@ -83,14 +96,6 @@ class StopMarker:
         return Path(path) if path is not None else None
 
     @property
-    def _storage(self) -> Storage:
+    def _storage(self) -> MarkerStorage:
         assert self.open_storage is not None
         return self.open_storage(self.request.location)
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all: the job must not read half a marker."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f"{TEMPORARY}{path.name}-{os.getpid()}.tmp"
-    temporary.write_bytes(content)
-    temporary.replace(path)

@@ -29,7 +29,7 @@ class Dialect:
     switches_on: bool
     restart: bool
     places: Mapping[str, Place]
-    defaults: Mapping[str, Any]
+    defaults: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,13 @@ class ReadJob:
     def at(self, *names: str) -> Place:
         """The first of these keys that is there, else the job."""
         return next((self.places[name] for name in names if name in self.places), self.place)
+
+    def each(self, name: str, values: tuple[Any, ...]) -> list[Place]:
+        """The places of what was read from a list or a map: each its own, unless some of it could not be read."""
+        place = self.at(name)
+        if isinstance(place.value, list | dict) and len(place.value) == len(values):
+            return [place / key for key in (place.value if isinstance(place.value, dict) else range(len(values)))]
+        return [place] * len(values)
 
 
 def read_jobs(reader: Reader, place: Place, dialect: Dialect) -> list[ReadJob]:
@@ -58,10 +65,9 @@ def _job(reader: Reader, place: Place, given: str | None, dialect: Dialect) -> R
         return None
     for name, at in own.items():
         _check_engine(reader, JOB[name], at, dialect.engine)
-    name = name_of(reader, place, given, own, JOB["name"])
     read = {key: read_part(reader, JOB[key], at) for key, at in own.items() if key != "name"}
-    values = {**dialect.defaults, **{key: value for key, value in read.items() if value is not None}}
-    values["name"] = name or ""
+    values = dialect.defaults | {key: value for key, value in read.items() if value is not None}
+    values["name"] = name_of(reader, place, given, own, JOB["name"]) or ""
     places = {**dialect.places, **own}
     read_as = _flink_job if dialect.engine == "flink" else _spark_job
     job = read_as(reader, place, places, values, dialect)
@@ -101,7 +107,8 @@ _SWITCHES = (
 def _flink_job(
     reader: Reader, place: Place, places: Mapping[str, Place], values: dict[str, Any], dialect: Dialect
 ) -> JobSpec:
-    flink = {key.field: values[key.name] for key in JOB.all if key.of is FlinkJob and key.name in values}
+    own = [key for key in JOB.all if key.of is FlinkJob and key.name in values]
+    flink: dict[str, Any] = {str(key.field): values[key.name] for key in own}
     source, switch = values.get("checkpoint_location"), flink.get("from_existing_savepoint")
     if switch is False:
         flink["existing_savepoints"] = ()
@@ -143,15 +150,13 @@ def _set_ends(
         reader.complaints.add(places["remote_location"], message, "one of them")
     values["remote_location"] = target or new
     ends = [values.get("checkpoint_location"), *existing, values.get("target_directory"), values.get("checkpoint_dir")]
-    source = next((end for end in ends if end), None)
-    if source:
-        values["checkpoint_location"] = source
-    elif not {"checkpoint_location", "existing_savepoint_paths", "target_directory", "checkpoint_dir"} & set(places):
+    values["checkpoint_location"] = next((end for end in ends if end), None)
+    if not {"checkpoint_location", "existing_savepoint_paths", "target_directory", "checkpoint_dir"} & set(places):
         reader.complaints.add(place, "'target_directory' is missing", "where Flink puts the savepoint it is asked for")
 
 
 def _job_spec(values: Mapping[str, Any], flink: FlinkJob | None = None) -> JobSpec:
     """The keys that INFORE's and ours have in common, by the model's names."""
     own = [key for key in JOB.all if key.of is JobSpec and key.field]
-    fields = {str(key.field): values[key.name] for key in own if values.get(key.name) is not None}
+    fields: dict[str, Any] = {str(key.field): values[key.name] for key in own if values.get(key.name) is not None}
     return JobSpec(**{"source": "", **fields, "flink": flink})

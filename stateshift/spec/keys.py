@@ -224,14 +224,19 @@ HASH = Keys(
 CLUSTER_OPTIONS = (
     ("master", "string", "spark_submit: the master's URL, such as local[2] or spark://host:7077."),
     ("spark_submit", "string", "spark_submit: the executable, where it is not on the PATH."),
+    ("java_home", "string", "spark_submit: the Java to run with."),
     ("conf", "object", "spark_submit: Spark's configuration for every job."),
-    ("state_dir", "string", "spark_submit: where process ids and logs are kept."),
-    ("find", "string", "command: a shell command that tells the state of a job."),
-    ("submit", "string", "command: a shell command that starts a job."),
-    ("stop", "string", "command: a shell command that stops a job."),
-    ("version", "string", "command: a shell command that prints the engine's version."),
-    ("log", "string", "command: a shell command that prints the end of a job's log."),
-    ("seconds_max", "number", "command: how long one of them may take."),
+    ("pid_file", "string", "spark_submit: holds the process id of a job that was started by hand."),
+    ("graceful_seconds", "number", "spark_submit: how long a job has to answer that it will stop by itself."),
+    ("submit", ["string", "array"], "command: starts a job; the last line it prints is the job's id."),
+    ("find", ["string", "array"], "command: prints the state of a job, and its id."),
+    ("stop", ["string", "array"], "command: stops a job."),
+    ("version", ["string", "array"], "command: prints the engine's version."),
+    ("log", ["string", "array"], "command: prints the end of a job's log."),
+    ("cwd", "string", "command: where they run."),
+    ("environment", "object", "spark_submit, command: variables of every job or command."),
+    ("state_dir", "string", "spark_submit, command: where process ids, logs and submissions are kept."),
+    ("seconds_max", "number", "spark_submit, command, manual: how long to wait for an answer."),
     ("marker_dir", "string", "manual: a folder of marker files, where nobody sits at the terminal."),
 )
 SUBMIT_OPTIONS = (
@@ -239,4 +244,8 @@ SUBMIT_OPTIONS = (
     ("arguments", "array", "spark_submit: its arguments."),
     ("conf", "object", "spark_submit: Spark's configuration for this job."),
     ("py_files", "array", "spark_submit: Python files it imports."),
+)
+STOP_OPTIONS = (
+    ("pid_file", "string", "spark_submit: holds the process id of a job that was started by hand."),
+    ("graceful_seconds", "number", "spark_submit: how long the job has to answer that it will stop by itself."),
 )

@@ -21,8 +21,8 @@ from stateshift.spec.secret import secrets_in
 from stateshift.spec.text import WHERE_CREDENTIALS_BELONG
 from stateshift.spec.values import Reader
 
-_NAMED = {"default": HashProfile(), "java-signed": HashProfile(name="java-signed", signed=True)}
-assert tuple(_NAMED) == PROFILES
+NAMED_PROFILES = {"default": HashProfile(), "java-signed": HashProfile(name="java-signed", signed=True)}
+assert tuple(NAMED_PROFILES) == PROFILES
 
 
 def named(reader: Reader, place: Place, what: str) -> Iterator[tuple[str | None, Place]]:
@@ -52,11 +52,6 @@ def read_part(reader: Reader, key: Key, place: Place) -> Any:
     return read(reader, place) if read else reader.value(key, place)
 
 
-def read_profile(name: str) -> HashProfile:
-    """A hash profile by its name."""
-    return _NAMED[name]
-
-
 def refuse_secrets(reader: Reader, place: Place) -> None:
     for secret in secrets_in(place):
         message = f"{secret.key!r} looks like a credential, and specs are copied into plans and journals"
@@ -64,7 +59,7 @@ def refuse_secrets(reader: Reader, place: Place) -> None:
 
 
 def _clusters(reader: Reader, place: Place) -> tuple[ClusterSpec, ...]:
-    clusters = []
+    clusters: list[ClusterSpec] = []
     for given, item in named(reader, place, "clusters"):
         known, options = reader.split(item, CLUSTER)
         if not isinstance(item.value, dict):
@@ -137,17 +132,20 @@ def _datum(reader: Reader, place: Place) -> DataSpec | None:
 
 def _uid_hash(reader: Reader, place: Place) -> HashProfile | None:
     if isinstance(place.value, str):
-        profile = next((name for name in PROFILES if fold(name) == fold(place.value)), None)
-        return _NAMED[profile] if profile else reader.refuse(place, _HASH_EXPECTED)
+        wanted = fold(place.value)
+        profile = next((profile for name, profile in NAMED_PROFILES.items() if fold(name) == wanted), None)
+        if profile is None:
+            reader.refuse(place, _HASH_EXPECTED)
+        return profile
     if not reader.is_a(place, dict, _HASH_EXPECTED):
         return None
-    fields = reader.fields(HASH, reader.known(place, HASH))
-    profile = HashProfile(**{"name": "custom", **fields})
-    if profile.name in _NAMED and profile != _NAMED[profile.name]:
-        reader.complaints.add(place, f"the profile {profile.name!r} has other constants", "another name, or none")
-    if profile.m < 2:
+    made = HashProfile(**{"name": "custom", **reader.fields(HASH, reader.known(place, HASH))})
+    if made.name in NAMED_PROFILES and made != NAMED_PROFILES[made.name]:
+        message = f"the profile {made.name!r} has other constants"
+        reader.complaints.add(place, message, "another name, or none")
+    if made.m < 2:
         reader.complaints.add(place, "a modulus that gives every name the same hash", "m of at least 2")
-    return profile
+    return made
 
 
 _HASH_EXPECTED = f"{' or '.join(map(repr, PROFILES))}, or an object with p, m, offset and signed"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from stateshift.spec.place import Place
@@ -27,7 +28,7 @@ def is_secret_key(key: str) -> bool:
     words = [word.lower() for word in _WORD.findall(key)]
     if not words or words[-1] in _HARMLESS_END:
         return False
-    pairs = set(zip(words, words[1:], strict=False))
+    pairs = set(pairwise(words))
     runs = any(run in word for word in words for run in _SECRET_RUNS)
     return runs or bool(_SECRET & set(words)) or bool(_SECRET_PAIRS & pairs)
 

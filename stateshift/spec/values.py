@@ -15,7 +15,7 @@ from typing import Any
 
 from stateshift.spec.keys import Key, Keys, fold
 from stateshift.spec.location import NoLocation, normal
-from stateshift.spec.place import Complaints, Place, readable
+from stateshift.spec.place import Complaints, Place, readable, told
 
 _NUMBER_MAX = 1e15
 _INTEGER = re.compile(r"\s*-?[0-9]{1,16}\s*\Z")
@@ -81,9 +81,9 @@ class Reader:
         self.refuse(place, expected)
         return False
 
-    def refuse(self, place: Place, expected: str) -> Any:
-        """Complain; what the place holds is then None."""
-        self.complaints.add(place, f"expected {expected}", expected)
+    def refuse(self, place: Place, expected: str) -> None:
+        """Complain that the place holds something else; what is read there is then None."""
+        self.complaints.add(place, f"{told(place.value)} is not {expected}", expected)
 
     def _unknown(self, place: Place, spelling: str, keys: Keys, elsewhere: Mapping[str, Keys]) -> None:
         message, nearest = f"unknown key {spelling!r}", keys.nearest(spelling)
@@ -107,13 +107,15 @@ def _boolean(reader: Reader, key: Key, place: Place) -> bool | None:
         return place.value
     if isinstance(place.value, str) and place.value.strip().lower() in ("true", "false"):
         return place.value.strip().lower() == "true"
-    return reader.refuse(place, "true or false")
+    reader.refuse(place, "true or false")
+    return None
 
 
 def _text(reader: Reader, key: Key, place: Place) -> str | None:
     if isinstance(place.value, str) and place.value.strip():
         return place.value
-    return reader.refuse(place, "text that is not blank")
+    reader.refuse(place, "text (and not blank)")
+    return None
 
 
 def _choice(reader: Reader, key: Key, place: Place) -> str | None:
@@ -121,7 +123,8 @@ def _choice(reader: Reader, key: Key, place: Place) -> str | None:
         for choice in key.choices:
             if fold(choice) == fold(place.value):
                 return choice
-    return reader.refuse(place, f"one of {', '.join(key.choices)}")
+    reader.refuse(place, f"one of {', '.join(key.choices)}")
+    return None
 
 
 def _whole(reader: Reader, place: Place, low: float, high: float, expected: str) -> int | None:
@@ -132,7 +135,8 @@ def _whole(reader: Reader, place: Place, low: float, high: float, expected: str)
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
         return value
-    return reader.refuse(place, expected)
+    reader.refuse(place, expected)
+    return None
 
 
 def _integer(reader: Reader, key: Key, place: Place) -> int | None:
@@ -153,7 +157,8 @@ def _number(reader: Reader, key: Key, place: Place) -> float | None:
         value = float(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _NUMBER_MAX:
         return float(value)
-    return reader.refuse(place, "a number above 0")
+    reader.refuse(place, "a number above 0")
+    return None
 
 
 def _connection(reader: Reader, key: Key, place: Place) -> str | None:
@@ -162,20 +167,24 @@ def _connection(reader: Reader, key: Key, place: Place) -> str | None:
     text = place.value.strip() if isinstance(place.value, str) else ""
     parts = _CONNECTION.match(text)
     if not parts or (not parts["scheme"] and (parts["path"] or "," in text)):
-        return reader.refuse(place, expected)
+        reader.refuse(place, expected)
+        return None
     hosts = [_HOST_PORT.match(host) for host in parts["hosts"].split(",")]
     if all(host and 1 <= int(host["port"]) <= 65535 for host in hosts):
         return text
-    return reader.refuse(place, expected)
+    reader.refuse(place, expected)
+    return None
 
 
 def _location(reader: Reader, key: Key, place: Place) -> str | None:
     if not isinstance(place.value, str) or not place.value.strip():
-        return reader.refuse(place, "a location: a URL or a path")
+        reader.refuse(place, "a location: a URL or a path")
+        return None
     try:
         return normal(place.value, reader.base)
     except NoLocation as problem:
-        return reader.refuse(place, str(problem))
+        reader.refuse(place, str(problem))
+        return None
 
 
 def _list(reader: Reader, place: Place) -> list[Place]:
@@ -212,9 +221,11 @@ def _directory(reader: Reader, key: Key, place: Place) -> str | None:
     """One name that stays where it is put: no way up, nothing hidden, nothing of ours."""
     name = place.value
     if not isinstance(name, str) or not name.strip() or name.startswith((".", "_stateshift")):
-        return reader.refuse(place, "the name of one directory, not hidden")
+        reader.refuse(place, "the name of one directory, not hidden")
+        return None
     if _CONTROL.search(name) or len(name.encode()) > _NAME_BYTES_MAX:
-        return reader.refuse(place, "the name of one directory, without slashes")
+        reader.refuse(place, "the name of one directory, without slashes")
+        return None
     return name
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
 from stateshift.errors import AlreadyThere, ClusterError, StalePlan
-from stateshift.formats.marks import fence_text
+from stateshift.formats.marks import fence_owner, fence_text
 from stateshift.plain import fingerprint
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
@@ -113,14 +113,12 @@ class FenceSource(_NoFiles):
             try:
                 storage.create(path, text)
             except AlreadyThere as error:
-                if _content(storage, path) == text:
+                found = _content(storage, path)
+                if found == text:
                     continue
                 for ours in taken:
                     storage.remove(ours)
-                raise StalePlan(
-                    f"{self.location}/{path} was written after the plan was made: the job is still running",
-                    hint="stop the job, then plan again; nothing was changed",
-                ) from error
+                raise _taken(f"{self.location}/{path}", found) from error
             taken.append(path)
         return {"fenced": list(self.paths), "undo": "remove these files"}
 
@@ -248,6 +246,20 @@ class AwaitProgress(_NoFiles):
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         return []
+
+
+def _taken(place: str, content: bytes | None) -> StalePlan:
+    """Somebody was first: another run with its fence, or the job itself."""
+    owner = fence_owner(content or b"")
+    if owner is not None:
+        return StalePlan(
+            f"{place} was fenced by run {owner} after the plan was made: two runs move one source",
+            hint="let the other run finish or take it back; this one changed nothing",
+        )
+    return StalePlan(
+        f"{place} was written after the plan was made: the job is still running",
+        hint="stop the job, then plan again; nothing was changed",
+    )
 
 
 def tag_of(world: World, job: str) -> str:

@@ -53,7 +53,7 @@ class LocalStorage:
         self._syncing = threading.Lock()
         self._writing: set[str] = set()
         self._unsynced: dict[int, str] = {}  # device -> a directory on it
-        self._made: set[str] = set()         # directories whose entry in their parent may not be durable
+        self._made: set[str] = set()  # directories whose entry in their parent may not be durable
 
     @property
     def location(self) -> str:
@@ -320,8 +320,10 @@ def _link_or_create(temp: str, full: str, content: bytes) -> None:
 
 
 def _rename_exclusively(full: str, target: str) -> None:
+    linked = False
     try:
         os.link(full, target, follow_symlinks=False)
+        linked = True
     except FileExistsError:
         if not _is_unfinished_move(full, target):
             raise
@@ -332,7 +334,12 @@ def _rename_exclusively(full: str, target: str) -> None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target) from error
         os.rename(full, target)
         return
-    os.unlink(full)
+    try:
+        os.unlink(full)
+    except OSError:
+        if linked:  # such as a source directory that may not be written to: nothing has been moved
+            os.unlink(target)
+        raise
 
 
 def _is_unfinished_move(full: str, target: str) -> bool:

@@ -88,6 +88,8 @@ def _sorted(files: Iterable[FileInfo], skip: int) -> Found:
     found = Found()
     for info in files:
         path = info.path[skip:]
+        if "/." in path or path.startswith("."):
+            continue  # Hadoop's sidecars and leftovers of writers: half of a local checkpoint, no part of any restart
         place = classify(path)
         area = place.area
         if area == "state":
@@ -274,7 +276,7 @@ def _ssts(reading: Reading, path: str) -> tuple[str, ...]:
 
 def _lineage(reading: Reading, path: str) -> tuple[tuple[int, str], ...]:
     try:
-        return tuple(state_files.changelog_lineage(reading.chunks(path)))
+        return state_files.decode_changelog(reading.chunks(path))[0].lineage
     except FormatError as error:
         reading.refuse(f"{reading.path(path)} is damaged: {error.fact}", path, error.offset or 0)
         return ()
