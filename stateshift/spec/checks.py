@@ -36,20 +36,16 @@ def _check_names(complaints: Complaints, jobs: list[ReadJob]) -> None:
 
 def _check_operators(complaints: Complaints, jobs: list[ReadJob]) -> None:
     """Names are UIDs, unique in the workflow (IS-7); a directory holds one operator."""
-    operators = [(read, operator) for read in jobs for operator in read.job.operators]
-    names = ((operator.name, read.at("operators")) for read, operator in operators)
-    for name, place, first in _again(names):
-        complaints.add(place, f"{name!r} names two operators (also at {first.pointer})", "names that are unique")
-    adopted = {
-        (read.job.source, operator.directory, operator.name): (operator.name, read.at("operators"))
-        for read, operator in operators
-        if operator.directory is not None
-    }
-    owners: dict[tuple[str, str | None], str] = {}
-    for (source, directory, name), (_, place) in adopted.items():
-        owner = owners.setdefault((source, directory), name)
-        if owner != name:
-            complaints.add(place, f"{owner!r} and {name!r} are both in {directory!r}", "a directory for each")
+    operators = [
+        (read.job.source, operator, place)
+        for read in jobs
+        for operator, place in zip(read.job.operators, read.each("operators", read.job.operators), strict=True)
+    ]
+    for name, place, first in _again((operator.name, place) for _, operator, place in operators):
+        complaints.add(place, f"{name!r} names another operator, too (at {first.pointer})", "a name of its own")
+    adopted = [(f"{source}/{operator.directory}", place) for source, operator, place in operators if operator.directory]
+    for directory, place, first in _again(adopted):
+        complaints.add(place, f"{directory!r} holds another operator, too (at {first.pointer})", "a directory for each")
 
 
 def _check_targets(complaints: Complaints, jobs: list[ReadJob]) -> None:
@@ -77,37 +73,40 @@ def _check_clusters(complaints: Complaints, clusters: tuple[ClusterSpec, ...], r
 
 
 def _check_ends(complaints: Complaints, read: ReadJob) -> None:
-    """IS-5: the image is copied to another place than where it is."""
-    sources = [read.job.source, *(read.job.flink.existing_savepoints if read.job.flink else ())]
-    for source in dict.fromkeys(source for source in sources if source):
-        if read.job.target and relation(read.job.target, source) != "apart":
-            lies = _RELATION[relation(read.job.target, source)]
+    """IS-5: the image is copied to another place than where it is. Where Flink is asked for a savepoint, the source is
+    the folder in which it will make one, and the target may be another one there."""
+    job, flink = read.job, read.job.flink
+    taken = flink is not None and not flink.existing_savepoints
+    for source in dict.fromkeys([job.source, *(flink.existing_savepoints if flink else ())]):
+        lies = relation(job.target, source) if job.target and source else "apart"
+        if lies != "apart" and not (taken and lies == "inside"):
             at = read.at("remote_location", "new_savepoint_path")
-            complaints.add(at, f"the target {lies} the source {source!r}", "a place apart from the source")
+            message = f"the target {_RELATION[lies]} the source {source!r}"
+            complaints.add(at, message, "a place apart from the source")
 
 
 def _check_merges(complaints: Complaints, read: ReadJob) -> None:
     """Algorithm 5 moves these by rename: each into the source, so apart from it and on its file system."""
-    place, merges = read.at("merge_jobs"), read.job.merge_locations
-    others = [("the checkpoint location", read.job.source), ("the remote location", read.job.target)]
-    for index, merge in enumerate(merges):
-        earlier = [(f"{location!r}", location) for location in merges[:index]]
-        for what, location in [*others, *earlier]:
-            if location and relation(merge, location) != "apart":
-                lies = _RELATION[relation(merge, location)]
-                complaints.add(place, f"the merge directory {merge!r} {lies} {what}", "places apart")
+    merges = read.job.merge_locations
+    ends = [("the checkpoint location", read.job.source), ("the remote location", read.job.target)]
+    for index, (merge, place) in enumerate(zip(merges, read.each("merge_jobs", merges), strict=True)):
+        earlier = [(f"the merge directory {location!r}", location) for location in merges[:index]]
+        for what, location in [*ends, *earlier]:
+            lies = relation(merge, location) if location else "apart"
+            if lies != "apart":
+                complaints.add(place, f"the merge directory {merge!r} {_RELATION[lies]} {what}", "places apart")
         if read.job.source and scheme(merge) != scheme(read.job.source):
             message = f"the merge directory {merge!r} is on another file system than the checkpoint location"
-            complaints.add(place, message, f"a directory on {scheme(read.job.source)}")
+            complaints.add(place, message, "a directory that can be moved by renaming it")
 
 
 def _check_data(complaints: Complaints, read: ReadJob) -> None:
-    place = read.at("data")
-    for datum in read.job.data:
+    places = read.each("data", read.job.data)
+    for datum, place in zip(read.job.data, places, strict=True):
         lies = relation(datum.target, datum.source)
         if lies == "same" or (datum.copy and lies != "apart"):
             complaints.add(place, f"{datum.target!r} {_RELATION[lies]} its source", "a target apart from the source")
-    for source, _, _ in _again((datum.source, place) for datum in read.job.data):
+    for source, place, _ in _again(zip((datum.source for datum in read.job.data), places, strict=True)):
         complaints.add(place, f"{source!r} goes to two places", "each source once")
 
 

@@ -44,6 +44,13 @@ class ReadJob:
         """The first of these keys that is there, else the job."""
         return next((self.places[name] for name in names if name in self.places), self.place)
 
+    def each(self, name: str, values: tuple[Any, ...]) -> list[Place]:
+        """The places of what was read from a list or a map: each its own, unless some of it could not be read."""
+        place = self.at(name)
+        if isinstance(place.value, list | dict) and len(place.value) == len(values):
+            return [place / key for key in (place.value if isinstance(place.value, dict) else range(len(values)))]
+        return [place] * len(values)
+
 
 def read_jobs(reader: Reader, place: Place, dialect: Dialect) -> list[ReadJob]:
     jobs = [_job(reader, item, name, dialect) for name, item in named(reader, place, "jobs")]

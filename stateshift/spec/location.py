@@ -93,6 +93,8 @@ def _local(path: str) -> str:
 
 
 def _under(base: str | None, relative: str) -> str:
+    if base and base.startswith("/"):
+        return _local(posixpath.join(base, relative))
     if base and _URL.match(base):
         return normal(f"{base.rstrip('/')}/{relative.removeprefix('./')}")
     plain = posixpath.normpath(posixpath.join(base or "", relative))

@@ -18,7 +18,7 @@ from stateshift.spec.location import normal
 from stateshift.spec.model import Spec
 from stateshift.spec.parts import read_part
 from stateshift.spec.place import Complaints, Place
-from stateshift.spec.text import read_text
+from stateshift.spec.text import WHERE_CREDENTIALS_BELONG, read_text
 from stateshift.spec.values import Reader
 
 _HINT = "stateshift schema > spec.schema.json   # every key and its meaning; name the file under \"$schema\""
@@ -33,7 +33,8 @@ def parse_spec(text: str, *, base: str | None = None, environment: Mapping[str, 
     spec, jobs = _read(reader, root)
     check(complaints, spec, jobs)
     if complaints.found:
-        raise SpecError(tuple(complaints.found), hint=_HINT)
+        leaks = any(complaint.expected == WHERE_CREDENTIALS_BELONG for complaint in complaints.found)
+        raise SpecError(tuple(complaints.found), hint=f"keep {WHERE_CREDENTIALS_BELONG}" if leaks else _HINT)
     return spec
 
 
@@ -43,7 +44,9 @@ def _read(reader: Reader, root: Place) -> tuple[Spec, list[ReadJob]]:
         reader.need(root, places, "jobs")
     values = {key: read_part(reader, SPEC[key], place) for key, place in places.items() if key != "jobs"}
     for_all = {key.name for key in JOB.all if key.for_all}
-    engine = values.get("engine") or _recognise(reader, root, explicit="engine" in places)
+    engine = values.get("engine") or _recognise(reader, root)
+    if engine is None:  # nobody can say what the jobs' keys mean
+        return Spec("spark", ()), []
     check_engine(reader, places, engine)
     dialect = Dialect(
         engine=engine,
@@ -59,19 +62,20 @@ def _read(reader: Reader, root: Place) -> tuple[Spec, list[ReadJob]]:
     return Spec(**fields), jobs
 
 
-def _recognise(reader: Reader, root: Place, explicit: bool) -> Engine:
+def _recognise(reader: Reader, root: Place) -> Engine | None:
     """The engine whose own keys the spec uses; a spec that uses both engines' has to name one."""
-    used: dict[str, Place] = {}
+    used: dict[Engine, Place] = {}
     for place in _keyed(root):
         key = JOB.find(place.key)
         engine = (key.engine or key.hints_at) if key else None
         if engine:
             used.setdefault(engine, place)
-    if len(used) == 2 and not explicit:
-        spark, flink = used["spark"], used["flink"]
-        message = f"keys of two engines: {spark.key!r} is Spark's, {flink.key!r} is Flink's"
-        reader.complaints.add(flink, message, '"engine": "spark" or "engine": "flink"')
-    return "flink" if "flink" in used and "spark" not in used else "spark"
+    if len(used) < 2:
+        return "flink" if "flink" in used else "spark"
+    spark, flink = used["spark"], used["flink"]
+    message = f"keys of two engines: {spark.key!r} is Spark's, {flink.key!r} is Flink's"
+    reader.complaints.add(flink, message, '"engine": "spark" or "engine": "flink" at the top')
+    return None
 
 
 def _keyed(root: Place) -> list[Place]:

@@ -3,11 +3,12 @@
     Place        a value and its JSON pointer (RFC 6901), in the user's own spelling of the keys
     Complaints   everything found wrong so far; reading goes on after each, so that all are told at once
 
-A complaint never repeats a secret: `shown` masks what a URL carries before its host.
+A complaint never repeats a secret: what a URL carries before its host is masked.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from typing import Any
 from stateshift.errors import Complaint
 
 # scheme://user:password@host. A number and a slash behind the colon are a port, with an @ somewhere in the path.
-CREDENTIALS = re.compile(r"(?P<user>(?:^|//)[^/\s:@]*:)(?!\d+(?:[/,]|$))(?P<password>[^\s@]+)@")
+CREDENTIALS = re.compile(r"(?P<user>(?:^|//)[^/\s:@]*:)(?!//|\d+(?:[/,]|$))(?P<password>[^\s@]+)@")
 
 _SHOWN_MAX = 200
 
@@ -51,12 +52,18 @@ class Complaints:
     found: list[Complaint] = field(default_factory=list)
 
     def add(self, place: Place, message: str, expected: str | None = None) -> None:
-        self.found.append(Complaint(place.pointer, readable(message), shown(place.value), expected))
+        self.found.append(Complaint(place.pointer, readable(masked(message)), shown(place.value), expected))
 
 
 def escape(key: str) -> str:
     """A key as a part of a JSON pointer."""
-    return readable(key).replace("~", "~0").replace("/", "~1")
+    whole = key.encode("utf-8", "backslashreplace").decode()
+    return whole.replace("~", "~0").replace("/", "~1")
+
+
+def told(value: Any) -> str:
+    """The value as a sentence about it begins."""
+    return shown(value) if isinstance(value, dict | list) else json.dumps(shown(value), ensure_ascii=False)
 
 
 def shown(value: Any) -> Any:
@@ -68,11 +75,16 @@ def shown(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, str):
-        text = CREDENTIALS.sub(r"\g<user>***@", readable(value))
+        text = masked(readable(value))
         return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."
     return value
 
 
+def masked(text: str) -> str:
+    """The text without the passwords of URLs in it."""
+    return CREDENTIALS.sub(r"\g<user>***@", text)
+
+
 def readable(text: str) -> str:
-    """The text with lone surrogates spelled out, so that it can be printed."""
-    return text.encode("utf-8", "backslashreplace").decode()
+    """The text with everything spelled out that a terminal would not print."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stateshift.errors import Complaint, SpecError
-from stateshift.spec.place import CREDENTIALS, Complaints, Place, escape, shown
+from stateshift.spec.place import CREDENTIALS, Complaints, Place, escape
 
 _PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^}]*)\}?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -56,17 +56,16 @@ def _decode(text: str) -> Any:
     try:
         return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_Object)
     except json.JSONDecodeError as error:
-        line = error.doc.splitlines()[error.lineno - 1 : error.lineno]
-        fact = f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
-        raise _not_json(fact, shown(line[0].strip()) if line else None) from error
+        # The line itself is not repeated: there may be a password in it.
+        raise _not_json(f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from error
     except RecursionError as error:
-        raise _not_json("not a spec: nested too deeply", None) from error
+        raise _not_json("not a spec: nested too deeply") from error
     except ValueError as error:  # a number of more digits than Python converts
-        raise _not_json(f"not a spec: {error}", None) from error
+        raise _not_json(f"not a spec: {error}") from error
 
 
-def _not_json(fact: str, found: Any) -> SpecError:
-    complaint = Complaint("", fact, found, "one JSON object")
+def _not_json(fact: str) -> SpecError:
+    complaint = Complaint("", fact, expected="one JSON object")
     return SpecError((complaint,), hint="JSON takes double quotes, no comments, and no comma after the last item")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from stateshift.spec.keys import Key, Keys, fold
 from stateshift.spec.location import NoLocation, normal
-from stateshift.spec.place import Complaints, Place, readable
+from stateshift.spec.place import Complaints, Place, readable, told
 
 _NUMBER_MAX = 1e15
 _INTEGER = re.compile(r"\s*-?[0-9]{1,16}\s*\Z")
@@ -83,7 +83,7 @@ class Reader:
 
     def refuse(self, place: Place, expected: str) -> None:
         """Complain that the place holds something else; what is read there is then None."""
-        self.complaints.add(place, f"expected {expected}", expected)
+        self.complaints.add(place, f"{told(place.value)} is not {expected}", expected)
 
     def _unknown(self, place: Place, spelling: str, keys: Keys, elsewhere: Mapping[str, Keys]) -> None:
         message, nearest = f"unknown key {spelling!r}", keys.nearest(spelling)
@@ -114,7 +114,7 @@ def _boolean(reader: Reader, key: Key, place: Place) -> bool | None:
 def _text(reader: Reader, key: Key, place: Place) -> str | None:
     if isinstance(place.value, str) and place.value.strip():
         return place.value
-    reader.refuse(place, "text that is not blank")
+    reader.refuse(place, "text (and not blank)")
     return None
 
 

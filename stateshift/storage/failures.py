@@ -66,7 +66,7 @@ def from_os(error: OSError, location: str, path: str = "") -> StorageError:
     if isinstance(error, FileNotFoundError):
         return missing(location, path)
     if isinstance(error, FileExistsError):
-        return AlreadyThere(f"{place} is there already", location=place)
+        return taken(location, path)
     if number in PASSING or isinstance(error, ConnectionError | TimeoutError):
         return TransientStorageError(f"{place}: {_text(error)}", location=place)
     if number not in _KNOWN:
@@ -79,6 +79,12 @@ def missing(location: str, path: str) -> MissingFile:
     place = redact(location.rstrip("/") + "/" + path if path else location)
     hint = f"stateshift inspect {_pasted(location, '')}"
     return MissingFile(f"{place} is not there", location=place, hint=hint)
+
+
+def taken(location: str, path: str) -> AlreadyThere:
+    place = redact(location.rstrip("/") + "/" + path)
+    hint = f"stateshift inspect {_pasted(location, path)}"
+    return AlreadyThere(f"{place} is there already", location=place, hint=hint)
 
 
 def too_large(location: str, path: str, size: int, size_max: int) -> StorageError:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from stateshift.errors import AlreadyThere, StorageError, TransientStorageError
+from stateshift.errors import StorageError, TransientStorageError
 from stateshift.storage import failures
 from stateshift.storage.locations import redact
 
@@ -97,7 +97,7 @@ def from_fsspec(error: Exception, location: str, path: str = "") -> StorageError
     if isinstance(error, FileNotFoundError):
         return failures.missing(location, path)
     if is_taken(error):
-        return AlreadyThere(f"{place} is there already", location=place)
+        return failures.taken(location, path)
     told = f"{place}: {_text(error)}"
     if any(_is_passing(one) for one in _chain(error)):
         return TransientStorageError(told, location=place, hint="stateshift resume WORKDIR")

@@ -144,7 +144,7 @@ class FsspecStorage:
                         file.write(content)
                 case "process" | None:
                     with _creating:
-                        if self._fs.exists(full):
+                        if self._is_file(full):
                             raise FileExistsError(full)
                         self._fs.pipe_file(full, content)
 
@@ -154,14 +154,14 @@ class FsspecStorage:
         full, target = self._full(path), self._full(target_path)
         self._there(path)
         with self._telling(target_path), _creating:
-            taken = self._fs.exists(target)
+            taken = self._is_file(target)
             if taken and (path == target_path or self._way.renames or not self._equal(path, target_path)):
                 raise FileExistsError(target)
             if not taken:
                 if self._way.directories != "none":
                     self._make_directory(self._parent(target))
                 self._place(full, target)
-            elif self._fs.exists(full):
+            elif self._is_file(full):
                 self._fs.rm_file(full)
 
     def remove(self, path: str) -> None:
@@ -207,6 +207,10 @@ class FsspecStorage:
             return None
         return info if info["type"] == "file" else None
 
+    def _is_file(self, full: str) -> bool:
+        """Not fsspec's own `exists`, which says no where it could not ask."""
+        return self._info(full) is not None
+
     def _there(self, path: str) -> FileInfo:
         info = self.stat(path)
         if info is None:
@@ -241,7 +245,16 @@ class FsspecStorage:
                     yield {**info, "name": name}
 
     def _upload(self, full: str, content: Content, path: str) -> int:
-        return upload(self._fs, full, content, lambda: self._telling(path))
+        return upload(self._fs, full, content, lambda: self._writing_to(path))
+
+    @contextlib.contextmanager
+    def _writing_to(self, path: str) -> Iterator[None]:
+        with self._telling(path):
+            try:
+                yield
+            except FileExistsError as error:
+                # What is at the path would be replaced: it is a file above it that is in the way.
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from error
 
     def _place(self, full: str, target: str) -> None:
         """Give a file another name, replacing what has it."""
@@ -249,10 +262,10 @@ class FsspecStorage:
             self._fs.cp_file(full, target)
             self._fs.rm_file(full)
             return
-        if not self._way.replaces and self._fs.exists(target):
+        if not self._way.replaces and self._is_file(target):
             self._fs.rm_file(target)
         self._fs.mv(full, target)
-        if not self._way.replaces and not self._fs.exists(target):
+        if not self._way.replaces and not self._is_file(target):
             # WebHDFS answers a refused rename with `false`, and fsspec does not look.
             raise StorageError(f"{locations.redact(self._location)}: renaming to {target} was refused")
 

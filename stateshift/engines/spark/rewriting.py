@@ -46,7 +46,7 @@ def rewriting_of(job: JobSpec, facts: Facts) -> Rewriting:
     places = tuple((data.source, data.target) for data in job.data)
     files = []
     for survey in (facts.source, *facts.merges):
-        own = (*places, (survey.location, target))
+        own = (*places, (survey.location, target), (job.source, job.destination))
         for path, embedded in needed_embedded(survey.images).items():
             inside = any(e.role == "self" for e in embedded)
             transform = REWRITE_OPERATOR_METADATA if inside else REWRITE_LOG
