@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import ctypes
 import errno
 import os
 import stat as modes
@@ -32,13 +31,13 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from stateshift.storage import failures, locations
+from stateshift.storage import local_calls as calls
 from stateshift.storage.local_listing import walk
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import is_temporary, temporary, unique_temporary
 from stateshift.survey import FileInfo
 
 _DIRECTORIES_MAX = 4096  # remembered as made and not yet durable; beyond it we sync early
-_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 class LocalStorage:
@@ -61,7 +60,7 @@ class LocalStorage:
 
     @property
     def traits(self) -> Traits:
-        return Traits(renames=True, keeps_times=True, exclusive=True, durable=_syncfs is not None)
+        return Traits(renames=True, keeps_times=True, exclusive=True, durable=calls.SYNCS_ONE)
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         return walk(self._full(under), locations.check_path(under), self._location)
@@ -113,8 +112,8 @@ class LocalStorage:
             try:
                 with file:
                     file.write(content)
-                    _flush(file)
-                _link_or_create(temp, full, content)
+                    calls.flush(file)
+                calls.link_or_create(temp, full, content)
             finally:
                 os.unlink(temp)
             self._settle(os.path.dirname(full))
@@ -124,11 +123,11 @@ class LocalStorage:
         if self.stat(path) is None:
             raise failures.missing(self._location, path)
         with self._telling(path):
-            _fsync(full)
+            calls.fsync(full)
         with self._telling(target_path):
             self._make_directories(os.path.dirname(target))
             try:
-                _rename_exclusively(full, target)
+                calls.rename_exclusively(full, target)
             except FileNotFoundError as error:
                 raise failures.missing(self._location, path) from error
             self._settle(os.path.dirname(target))
@@ -141,16 +140,16 @@ class LocalStorage:
                 os.unlink(full)
             except (FileNotFoundError, NotADirectoryError):
                 return
-            _fsync(os.path.dirname(full))
+            calls.fsync(os.path.dirname(full))
 
     def prune(self, under: str = "") -> None:
         top = self._full(under)
         with self._telling(under):
-            for directory, _, names in os.walk(top, topdown=False, onerror=_unless_gone):
+            for directory, _, names in os.walk(top, topdown=False, onerror=calls.unless_gone):
                 for name in self._leftovers(directory, names):
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(os.path.join(directory, name))
-                _remove_if_empty(directory)
+                calls.remove_if_empty(directory)
                 with self._lock:
                     self._made.discard(directory)
 
@@ -268,97 +267,17 @@ class LocalStorage:
 
     def _settle(self, directory: str) -> None:
         """Make the entries of a directory durable, and the directory itself where we made it."""
-        _fsync(directory)
+        calls.fsync(directory)
         while True:
             with self._lock:
                 if directory not in self._made:
                     return
             directory = os.path.dirname(directory)
-            _fsync(directory)
+            calls.fsync(directory)
 
     def _sync_device(self, directory: str) -> None:
         """syncfs through any directory that is still there: ours may have been removed since."""
         while not os.path.isdir(directory):
             directory = os.path.dirname(directory)
         with self._telling(""):
-            if _syncfs is None:
-                os.sync()
-                return
-            descriptor = os.open(directory, os.O_RDONLY)
-            try:
-                if _syncfs(descriptor) != 0:
-                    raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), directory)
-            finally:
-                os.close(descriptor)
-
-
-_syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-
-
-def _flush(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _fsync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _link_or_create(temp: str, full: str, content: bytes) -> None:
-    try:
-        os.link(temp, full, follow_symlinks=False)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        with open(full, "xb") as file:
-            file.write(content)
-            _flush(file)
-
-
-def _rename_exclusively(full: str, target: str) -> None:
-    linked = False
-    try:
-        os.link(full, target, follow_symlinks=False)
-        linked = True
-    except FileExistsError:
-        if not _is_unfinished_move(full, target):
-            raise
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        if os.path.lexists(target):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target) from error
-        os.rename(full, target)
-        return
-    try:
-        os.unlink(full)
-    except OSError:
-        if linked:  # such as a source directory that may not be written to: nothing has been moved
-            os.unlink(target)
-        raise
-
-
-def _is_unfinished_move(full: str, target: str) -> bool:
-    """Two names of one file, left by a crash. The same name twice, reached through a linked directory, is not
-    that."""
-    same_name = os.path.basename(full) == os.path.basename(target)
-    if same_name and os.path.samefile(os.path.dirname(full), os.path.dirname(target)):
-        return False
-    return os.path.samestat(os.lstat(full), os.lstat(target))
-
-
-def _remove_if_empty(directory: str) -> None:
-    try:
-        os.rmdir(directory)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR, errno.EBUSY):
-            raise
-
-
-def _unless_gone(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError | NotADirectoryError):
-        raise error
+            calls.sync_file_system(directory)

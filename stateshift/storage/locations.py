@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from stateshift.errors import StorageError
+from stateshift.spec.location import NoLocation
+from stateshift.spec.location import normal as spelled
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)", re.DOTALL)
-# One slash is Hadoop's way to write a URL without an authority. Only of schemes that Hadoop prints so:
-# anything else with a colon is a local name.
-_ONE_SLASH: Final = re.compile(r"(file|hdfs|webhdfs|swebhdfs|viewfs):(/(?!/).*)", re.DOTALL | re.IGNORECASE)
-_ALIASES: Final = {"s3a": "s3", "s3n": "s3", "local": "file"}
+_ALIASES: Final = {"s3a": "s3", "s3n": "s3"}
 
 _USERINFO: Final = re.compile(r"(://[^/@\s:]*):[^/@\s]*@")
 _SECRETS: Final = re.compile(
@@ -47,20 +46,16 @@ class Location:
 
 
 def parse(text: str, cwd: str | None = None) -> Location:
-    """A location from what the user typed; relative paths against `cwd`."""
+    """A location from what the user typed; relative paths against `cwd`. The grammar is the spec's."""
     if not text or "\0" in text:
-        raise StorageError(
-            f"{text!r} is not a location", hint="give a path or a URL, such as s3://bucket/path"
-        )
-    if one := _ONE_SLASH.fullmatch(text):
-        return _of_url(one[1], "", one[2], text)
-    if url := _URL.fullmatch(text):
-        return _of_url(url[1], url[2], url[3], text)
-    if text.startswith("/"):
-        return Location("file", "", _resolved(text))
-    if cwd is None:
+        raise StorageError(f"{text!r} is not a location", hint="give a path or a URL, such as s3://bucket/path")
+    try:
+        url = _URL.fullmatch(spelled(text, cwd))
+    except NoLocation as error:
+        raise StorageError(f"{redact(text)} is not a location", hint=f"expected {error}", location=redact(text)) from error
+    if url is None:
         raise StorageError(f"{text!r} is a relative path", hint="give the full path, or a URL", location=text)
-    return Location("file", "", _resolved(f"{cwd}/{text}"))
+    return Location(_ALIASES.get(url[1], url[1]), url[2], url[3])
 
 
 def normal(text: str, cwd: str | None = None) -> str:
@@ -131,28 +126,3 @@ def check_path(path: str) -> str:
     if "\0" in path or (path and not {"", ".", ".."}.isdisjoint(path.split("/"))):
         raise StorageError(f"{path!r} is not a path below a location", hint="names between slashes, no `..`")
     return path
-
-
-def _of_url(scheme: str, authority: str, path: str, text: str) -> Location:
-    scheme = _ALIASES.get(scheme.lower(), scheme.lower())
-    if scheme == "file":
-        if authority not in ("", "localhost"):
-            raise StorageError(
-                f"{text}: a file URL names no host, this one names {authority!r}",
-                hint=f"file:///{authority}{path}",
-                location=text,
-            )
-        return Location(scheme, "", _resolved(path or "/"))
-    if ".." in path.split("/"):
-        raise StorageError(f"{redact(text)}: `..` in a URL", hint="write it without", location=redact(text))
-    return Location(scheme, authority, path.rstrip("/"))
-
-
-def _resolved(path: str) -> str:
-    names: list[str] = []
-    for part in path.split("/"):
-        if part == "..":
-            del names[-1:]
-        elif part not in ("", "."):
-            names.append(part)
-    return "/" + "/".join(names)

@@ -61,7 +61,7 @@ def halt_plan(job: JobSpec, facts: Facts) -> Plan:
         name="halt/stop",
         cluster=job.source_cluster or "",
         job=job.name,
-        location=facts.source.location,
+        location=job.source,
         tag=job.stop.get("tag"),
         seconds_max=float(job.stop.get("seconds_max", 300)),
         options={key: value for key, value in job.stop.items() if key not in ("tag", "seconds_max")},
@@ -274,7 +274,7 @@ def _start(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[Ph
         name="submit/job",
         cluster=job.target_cluster,
         job=job.name,
-        location=location,
+        location=job.destination,  # as the spec spells it: the job's Hadoop may know s3a, and not s3
         connection=job.connection,
         options=job.submit.options,
         environment=job.submit.environment,

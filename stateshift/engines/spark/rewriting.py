@@ -52,7 +52,8 @@ def rewriting_of(job: JobSpec, facts: Facts) -> Rewriting:
     places = tuple((data.source, data.target) for data in job.data)
     files = []
     for survey in (facts.source, *facts.merges):
-        own = (*places, (survey.location, job.target or target))
+        # The new place as the spec spells it: the job's Hadoop may know s3a, and not s3.
+        own = (*places, (survey.location, job.target if job.target and "://" in job.target else target))
         for path, embedded in needed_embedded(survey.images).items():
             inside = any(e.role == "self" for e in embedded)
             transform = REWRITE_OPERATOR_METADATA if inside else REWRITE_LOG
