@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from shlex import quote
 
 from stateshift.engines.spark.layout import SINK_LOG, deepest_above, under
 from stateshift.engines.spark.rewriting import covered, needed_embedded
@@ -52,6 +53,12 @@ def directories(spec: Spec, job: JobSpec, facts: Facts) -> dict[str, str]:
     return names
 
 
+def taking_back(run: str) -> str:
+    """How a fence is taken away again: by the run that put it up."""
+    workdir = quote(f".stateshift/{run}")
+    return f"stateshift rollback {workdir} (or wherever the workdir of that run is: stateshift runs)"
+
+
 def kept_batch(job: JobSpec, image: Image) -> int | None:
     """A batch that was planned and not committed may have reached the sink already. Kept, it runs again over the same
     input, as it would after a restart in place, so that a sink that knows batches by number is neither given less nor
@@ -70,12 +77,12 @@ def _of_source(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     source = facts.source
     yield from source.findings
     if source.kind == "empty":
-        yield Finding("refuse", f"nothing is at {source.location}", hint=f"stateshift inspect {source.location}")
+        yield Finding("refuse", f"nothing is at {source.location}", hint=f"stateshift inspect {quote(source.location)}")
     elif source.kind not in ("checkpoint", "workflow"):
         yield Finding(
             "refuse",
             f"{source.location} holds no Spark checkpoint ({source.kind})",
-            hint=f"stateshift inspect {source.location}",
+            hint=f"stateshift inspect {quote(source.location)}",
         )
     for image in source.images:
         yield from image.findings
@@ -84,15 +91,16 @@ def _of_source(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "refuse",
                 f"{name} was moved away by run {image.fence}: its source is fenced",
-                hint="take that run back (stateshift rollback WORKDIR), or move it from where it is now",
+                hint=f"{taking_back(image.fence)}; or move it from where it is now",
             )
         elif image.epoch is None:
             yield Finding("refuse", f"{name} has not committed a batch yet", hint="let the job finish its first batch")
     newest = max((file.modified for file in source.files), default=0.0)
-    if facts.source_cluster is None and job.mode == "move" and 0 <= facts.at - newest < FRESH_SECONDS:
+    # Younger than now: the clock of whoever writes there is ahead of ours.
+    if facts.source_cluster is None and job.mode == "move" and newest and facts.at - newest < FRESH_SECONDS:
         yield Finding(
             "warn",
-            f"the newest file of {source.location} is {facts.at - newest:.0f} s old: is the job stopped?",
+            f"the newest file of {source.location} is {max(0.0, facts.at - newest):.0f} s old: is the job stopped?",
             hint="stop it, or name its cluster in the spec (source_cluster) so that it is stopped for you",
         )
 
@@ -108,7 +116,7 @@ def _of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     yield Finding(
         "refuse",
         f"the target {target.location} is not empty: it holds {held}",
-        hint=f"stateshift inspect {target.location}; choose another remote_location, or clear this one yourself",
+        hint=f"stateshift inspect {quote(target.location)}; choose another remote_location, or clear this one yourself",
     )
 
 
@@ -142,7 +150,7 @@ def _of_merges(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             yield from image.findings
             if image.fence is not None:
                 yield Finding("refuse", f"{under(merge.location, image.path)} is fenced by run {image.fence}",
-                              hint="take that run back first: stateshift rollback WORKDIR")  # fmt: skip
+                              hint=taking_back(image.fence))  # fmt: skip
 
 
 def _of_names(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
@@ -163,7 +171,7 @@ def _of_names(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
                     "refuse",
                     f"operator {operator.name!r} is mapped to {operator.directory}, which is not in "
                     f"{facts.source.location}",
-                    hint=f"stateshift inspect {facts.source.location} lists the directories",
+                    hint=f"stateshift inspect {quote(facts.source.location)} lists the directories",
                 )
 
 
@@ -237,6 +245,16 @@ def _of_batches(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             if image.epoch is None or image.planned is None or image.planned <= image.epoch:
                 continue
             name = image.name or image.path or survey.location
+            if image.planned > image.epoch + 1:
+                yield Finding(
+                    "warn",
+                    f"{name}: batches {image.epoch + 1} to {image.planned} were planned and none of them committed; "
+                    f"they are planned anew after batch {image.epoch}, so a sink that was given one of them already "
+                    "gets its input again",
+                    hint=f"if batch {image.planned} did finish, let the job start once where it is and commit, then "
+                    "plan again",
+                )
+                continue
             if job.planned_batch == "keep":
                 fate = "it runs again on the target over the same input"
             else:

@@ -43,10 +43,11 @@ def commit_path(batch: int) -> str:
 
 def fence_paths(epoch: int, planned: int | None) -> tuple[str, ...]:
     """The files a zombie would have to create to plan and to commit its next batch. A batch it had planned already
-    keeps its offsets: the target reads them."""
+    keeps its offsets: the target reads them. Where it had planned several, it is the last of them that it commits."""
     following = epoch + 1
-    taken = () if planned is not None and planned >= following else (offset_path(following),)
-    return (*taken, commit_path(following))
+    if planned is None or planned < following:
+        return (offset_path(following), commit_path(following))
+    return (commit_path(following),) if planned == following else (commit_path(following), commit_path(planned))
 
 
 def first_read(epoch: int, planned: int | None = None) -> tuple[str, ...]:

@@ -47,6 +47,8 @@ def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     if not spec.restart:
         started = _plan(job, facts, _start_phases(spec, job, facts), look.of_first_start(spec, job, facts))
         return (replace(started, purpose="start"),)
+    if job.mode == "fork":  # its source may run on and commit: what is copied is the newest commit at that time
+        return (replace(move_plan(spec, job, facts), provisional=True, facts=identity_of(facts)),)
     if facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued", "unknown"):
         move = replace(move_plan(spec, job, facts), provisional=True, facts=identity_of(facts))
         return (halt_plan(job, facts), move)
