@@ -1,1 +1,151 @@
-def decode_zip_metadata(b): ...
+"""RocksDB as Spark stores it: `N.zip` says which tables make up version N, the tables lie beside it in `SSTs/`.
+
+    N.zip        metadata | CURRENT | MANIFEST-* | OPTIONS-* [| 00000x.log, empty]
+      metadata     v1\\n{"sstFiles":[{"localFileName":"000015.sst","dfsSstFileName":"000015-<uuid>.sst",
+                                     "sizeBytes":1329}],"numKeys":4[,"columnFamilyMapping":{name: id},
+                                     "columnFamilyTypeMap":{name: internal},"maxColumnFamilyId":0]}
+
+Source: Spark, RocksDBFileManager (saveCheckpointToDfs, RocksDBCheckpointMetadata). The write-ahead log is off: a zip
+that holds one with something in it is refused, for its writes would be missed.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stateshift.errors import FormatError
+from stateshift.formats.spark.text import decode_object, decode_text, decode_version, encode_object, number_of
+
+METADATA = "metadata"
+MEMBERS_MAX = 10_000
+MEMBER_BYTES_MAX = 64 * 1024 * 1024
+
+_WHAT = "a RocksDB snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One SST of a version: its name inside RocksDB, and in `SSTs/`."""
+
+    local: str
+    stored: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class RocksDBSnapshot:
+    """What a version consists of. `families` maps column family names to their ids, empty where none are used;
+    `text` is the JSON as it was."""
+
+    tables: tuple[Table, ...]
+    keys: int
+    families: Mapping[str, int] = field(default_factory=dict)
+    text: str = ""
+
+
+def decode_zip(content: bytes) -> RocksDBSnapshot:
+    """What the zip's metadata says; everything else in it is RocksDB's own."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            _check_members(archive)
+            return decode_snapshot_metadata(_member(archive, METADATA))
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, ValueError, RuntimeError) as error:
+        raise FormatError(f"{_WHAT} is no readable zip: {error}", None, len(content)) from error
+    except (OSError, IndexError, OverflowError) as error:
+        raise FormatError(f"{_WHAT} is a damaged zip: {error}", None, len(content)) from error
+
+
+def encode_zip(snapshot: RocksDBSnapshot) -> bytes:
+    """A zip that holds nothing but metadata. With no tables it is an empty version, onto which a changelog with every
+    entry can be replayed: RocksDB makes the missing database itself. The same snapshot gives the same bytes."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo(METADATA, (1980, 1, 1, 0, 0, 0)), encode_snapshot_metadata(snapshot))
+    return out.getvalue()
+
+
+def decode_snapshot_metadata(content: bytes) -> RocksDBSnapshot:
+    first, newline, rest = content.partition(b"\n")
+    decode_version(first, (1,), _WHAT)
+    start = len(first) + 1
+    if not newline or not rest:
+        raise FormatError(f"{_WHAT} ends after its version line", None, len(content))
+    text = decode_text(rest, _WHAT, start)
+    plain = decode_object(text, _WHAT, start)
+    if plain.get("logFiles"):
+        raise FormatError(f"{_WHAT} needs a write-ahead log, which Spark never writes", None, start)
+    return RocksDBSnapshot(
+        _tables(plain, start), number_of(plain, "numKeys", _WHAT, start), _families(plain, start), text
+    )
+
+
+def encode_snapshot_metadata(snapshot: RocksDBSnapshot) -> bytes:
+    return b"v1\n" + (snapshot.text or _text(snapshot)).encode("utf-8")
+
+
+def _text(snapshot: RocksDBSnapshot) -> str:
+    tables = [
+        {"localFileName": table.local, "dfsSstFileName": table.stored, "sizeBytes": table.size}
+        for table in snapshot.tables
+    ]
+    plain: dict[str, Any] = {"sstFiles": tables, "numKeys": snapshot.keys}
+    if snapshot.families:
+        plain |= {
+            "numInternalKeys": 0,
+            "columnFamilyMapping": dict(snapshot.families),
+            "columnFamilyTypeMap": {name: name.startswith("$") for name in snapshot.families},
+            "maxColumnFamilyId": max(snapshot.families.values()),
+        }
+    return encode_object(plain)
+
+
+def _check_members(archive: zipfile.ZipFile) -> None:
+    members = archive.infolist()
+    if len(members) > MEMBERS_MAX:
+        raise FormatError(f"{_WHAT} holds {len(members)} files", None, 0)
+    for member in members:
+        name = member.filename
+        if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name:
+            raise FormatError(f"{_WHAT} holds a file with a name that climbs out: {name!r}", None, member.header_offset)
+        if name.endswith(".log") and member.file_size:
+            raise FormatError(f"{_WHAT} holds a write-ahead log with something in it", None, member.header_offset)
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    found = next((member for member in archive.infolist() if member.filename == name), None)
+    if found is None:
+        raise FormatError(f"{_WHAT} holds no {name}", None, 0)
+    with archive.open(found) as file:
+        content = file.read(MEMBER_BYTES_MAX + 1)
+    if len(content) > MEMBER_BYTES_MAX:
+        raise FormatError(f"{_WHAT} has a {name} of more than 64 MiB", None, found.header_offset)
+    return content
+
+
+def _tables(plain: dict[str, Any], start: int) -> tuple[Table, ...]:
+    files = plain.get("sstFiles")
+    if not isinstance(files, list):
+        raise FormatError(f"{_WHAT} does not list its tables", None, start)
+    return tuple(_table(item, start) for item in files)
+
+
+def _table(item: Any, start: int) -> Table:
+    names = (item.get("localFileName"), item.get("dfsSstFileName")) if isinstance(item, dict) else (None, None)
+    if not all(isinstance(name, str) and name and "/" not in name and "\\" not in name for name in names):
+        raise FormatError(f"{_WHAT} lists a table without a plain name", None, start)
+    return Table(str(names[0]), str(names[1]), number_of(item, "sizeBytes", _WHAT, start))
+
+
+def _families(plain: dict[str, Any], start: int) -> dict[str, int]:
+    families = plain.get("columnFamilyMapping") or {}
+    right = isinstance(families, dict) and all(
+        isinstance(value, int) and 0 <= value < 1 << 15 for value in families.values()
+    )
+    if not right or len(set(families.values())) != len(families):
+        raise FormatError(f"{_WHAT} has column families without ids of their own", None, start)
+    return dict(families)

@@ -1,1 +1,155 @@
-def decode_schema(b): ...
+"""State schema files: which columns the keys and values of a store have. Not compressed.
+
+    v1   UTF "v1" | UTF key | UTF value
+    v2   UTF "v2" | CHUNKS key | CHUNKS value                                     3.1 to 4.3
+    v3   UTF "v3" | i32BE count | per column family:                              4.0+: transformWithState, joins 3, 4
+           UTF name | i16BE key id | CHUNKS key | i16BE value id | CHUNKS value | CHUNKS encoder | CHUNKS user key
+
+    UTF = u16BE length | modified UTF-8.   CHUNKS = i32BE count | UTF*, each of at most 65,535 characters.
+    key, value: StructType.json; encoder: the key encoder's; user key: of a map state, else `{    }`
+
+Source: Spark, StateSchemaCompatibilityChecker, SchemaWriter/SchemaReader V1 to V3; Java, DataOutput.writeUTF.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from stateshift.errors import FormatError, UnknownVersion
+from stateshift.formats.stream import Stream
+
+VERSIONS = (1, 2, 3)
+NO_USER_KEY = "{    }"
+
+_CHUNK = 65_535
+_WHAT = "a state schema file"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSchema:
+    """Key and value of one store (or column family), as StructType JSON. Only v3 has the other fields."""
+
+    key: str
+    value: str
+    name: str = "default"
+    key_id: int = 0
+    value_id: int = 0
+    encoder: str | None = None
+    user_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaFile:
+    """v1 and v2 hold exactly one store."""
+
+    version: int
+    stores: tuple[StoreSchema, ...]
+
+
+def decode_schema(content: bytes) -> SchemaFile:
+    stream = Stream([content], _WHAT)
+    version = _decode_version(stream)
+    if version == 1:
+        stores = [StoreSchema(_decode_utf(stream), _decode_utf(stream))]
+    elif version == 2:
+        stores = [StoreSchema(_decode_chunks(stream), _decode_chunks(stream))]
+    else:
+        stores = [_decode_store(stream) for _ in range(_decode_count(stream))]
+    if not stream.at_end():
+        raise FormatError(f"{_WHAT} goes on after its end", None, stream.offset)
+    return SchemaFile(version, tuple(stores))
+
+
+def encode_schema(schema: SchemaFile) -> bytes:
+    parts = [_encode_utf(f"v{schema.version}")]
+    if schema.version == 3:
+        parts.append(len(schema.stores).to_bytes(4, "big"))
+        parts += [_encode_store(store) for store in schema.stores]
+    else:
+        encode = _encode_utf if schema.version == 1 else _encode_chunks
+        parts += [encode(schema.stores[0].key), encode(schema.stores[0].value)]
+    return b"".join(parts)
+
+
+def _decode_version(stream: Stream) -> int:
+    beginning = stream.peek(4)
+    if not b"\x00\x02v".startswith(beginning[:3]):
+        raise FormatError(f"{_WHAT} does not begin with a version", None, 0)
+    digit = stream.take(4)[3:]
+    if digit not in (b"1", b"2", b"3"):
+        if digit.isdigit():
+            raise UnknownVersion(f"{_WHAT} has format version v{digit.decode()}; known are v1 to v3", None, 0)
+        raise FormatError(f"{_WHAT} does not begin with a version", None, 0)
+    return int(digit)
+
+
+def _decode_store(stream: Stream) -> StoreSchema:
+    name = _decode_utf(stream)
+    key_id, key = _decode_id(stream), _decode_chunks(stream)
+    value_id, value = _decode_id(stream), _decode_chunks(stream)
+    return StoreSchema(key, value, name, key_id, value_id, _decode_chunks(stream), _decode_chunks(stream))
+
+
+def _encode_store(store: StoreSchema) -> bytes:
+    parts = (
+        _encode_utf(store.name),
+        store.key_id.to_bytes(2, "big", signed=True),
+        _encode_chunks(store.key),
+        store.value_id.to_bytes(2, "big", signed=True),
+        _encode_chunks(store.value),
+        _encode_chunks(store.encoder or ""),
+        _encode_chunks(NO_USER_KEY if store.user_key is None else store.user_key),
+    )
+    return b"".join(parts)
+
+
+def _decode_id(stream: Stream) -> int:
+    return int.from_bytes(stream.take(2), "big", signed=True)
+
+
+def _decode_count(stream: Stream) -> int:
+    """A count of things of at least two bytes each; what is not there is found when it is read."""
+    start = stream.offset
+    count = int.from_bytes(stream.take(4), "big", signed=True)
+    if count < 0:
+        raise FormatError(f"{_WHAT} claims {count} parts", None, start)
+    return count
+
+
+def _decode_chunks(stream: Stream) -> str:
+    return "".join([_decode_utf(stream) for _ in range(_decode_count(stream))])
+
+
+def _encode_chunks(text: str) -> bytes:
+    units = text.encode("utf-16-be", "surrogatepass")  # Java cuts by UTF-16 units
+    pieces = [units[start : start + 2 * _CHUNK] for start in range(0, len(units), 2 * _CHUNK)]
+    utfs = [_encode_utf(piece.decode("utf-16-be", "surrogatepass")) for piece in pieces]
+    return len(utfs).to_bytes(4, "big") + b"".join(utfs)
+
+
+def _decode_utf(stream: Stream) -> str:
+    length = int.from_bytes(stream.take(2), "big")
+    start = stream.offset
+    content = stream.take(length)
+    try:
+        text = content.replace(b"\xc0\x80", b"\x00").decode("utf-8", "surrogatepass")
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{_WHAT} holds text that is not UTF-8", None, start + error.start) from error
+
+
+def _encode_utf(text: str) -> bytes:
+    """Modified UTF-8: NUL takes two bytes, and what is beyond the basic plane is two surrogates of three."""
+    content = text.encode() if text.isascii() else b"".join(_modified(text))
+    content = content.replace(b"\x00", b"\xc0\x80")
+    if len(content) > _CHUNK:
+        raise FormatError(f"a text of {len(content)} bytes does not fit where {_CHUNK} are the most")
+    return len(content).to_bytes(2, "big") + content
+
+
+def _modified(text: str) -> Iterable[bytes]:
+    for character in text:
+        units = character.encode("utf-16-be", "surrogatepass")
+        for start in range(0, len(units), 2):
+            yield units[start : start + 2].decode("utf-16-be", "surrogatepass").encode("utf-8", "surrogatepass")

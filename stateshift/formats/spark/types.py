@@ -1,0 +1,118 @@
+"""The SQL types of state, from the JSON that schema files hold (StructType.json).
+
+    "long"   "decimal(10,2)"   "interval day to second"   {"type":"struct","fields":[...]}
+    {"type":"array","elementType":...}   {"type":"map","keyType":...,"valueType":...}   {"type":"udt","sqlType":...}
+
+Source: Spark, DataType.fromJson. Field names may repeat: a struct's fields are told apart by position.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from stateshift.errors import FormatError
+from stateshift.formats.spark.text import decode_object
+
+
+@dataclass(frozen=True, slots=True)
+class Atomic:
+    """A type without parts. `name` is one of `WIDTHS` or `VARIABLE`, or "void"."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType:
+    precision: int
+    scale: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    element: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    key: DataType
+    value: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    names: tuple[str, ...]
+    types: tuple[DataType, ...]
+
+
+DataType = Atomic | DecimalType | ArrayType | MapType | StructType
+
+# Bytes that a value of the type takes in an array; in a row each has a slot of eight.
+WIDTHS = {
+    "boolean": 1, "byte": 1, "short": 2, "integer": 4, "long": 8, "float": 4, "double": 8, "date": 4,
+    "timestamp": 8, "timestamp_ntz": 8, "year-month": 4, "day-time": 8,
+}  # fmt: skip
+VARIABLE = ("string", "binary", "calendar", "variant")
+
+_DECIMAL = re.compile(r"decimal\(\s*(\d{1,2})\s*,\s*(-?\d{1,2})\s*\)")
+_STRING = re.compile(r"(?:varchar|char)\(\d+\)|string(?: collate \S+)?")
+_WHAT = "a schema"
+
+
+def decode_struct(text: str) -> StructType:
+    """A StructType from its JSON."""
+    try:
+        found = _type(decode_object(text, _WHAT))
+    except RecursionError as error:
+        raise FormatError(f"{_WHAT} is nested too deeply", None, 0) from error
+    if not isinstance(found, StructType):
+        raise FormatError(f"{_WHAT} is not a struct", None, 0)
+    return found
+
+
+def _type(plain: Any) -> DataType:
+    if isinstance(plain, str):
+        return _atomic(plain)
+    kind = plain.get("type") if isinstance(plain, dict) else None
+    read = _NESTED.get(kind) if isinstance(kind, str) else None
+    if read is None:
+        raise FormatError(f"{_WHAT} holds the unknown type {str(plain)[:80]}", None, 0)
+    try:
+        return read(plain)
+    except KeyError as error:
+        raise FormatError(f"{_WHAT}: a {kind} without {error}", None, 0) from error
+
+
+def _atomic(name: str) -> DataType:
+    if name in WIDTHS or name in ("binary", "variant", "void"):
+        return Atomic(name)
+    if name in ("null", "calendarinterval", "interval"):
+        return Atomic("void" if name == "null" else "calendar")
+    if _STRING.fullmatch(name):
+        return Atomic("string")
+    if name.startswith("interval "):
+        years = name in ("interval year", "interval month", "interval year to month")
+        return Atomic("year-month" if years else "day-time")
+    decimal = _DECIMAL.fullmatch(name)
+    if name == "decimal":
+        return DecimalType(10, 0)
+    if decimal is None or not 0 < int(decimal[1]) <= 38:
+        raise FormatError(f"{_WHAT} holds the unknown type {name[:80]!r}", None, 0)
+    return DecimalType(int(decimal[1]), int(decimal[2]))
+
+
+def _struct(plain: dict[str, Any]) -> StructType:
+    fields = plain["fields"]
+    if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
+        raise FormatError(f"{_WHAT} holds a struct whose fields are no list", None, 0)
+    return StructType(tuple(str(field["name"]) for field in fields), tuple(_type(field["type"]) for field in fields))
+
+
+_NESTED: dict[str, Callable[[dict[str, Any]], DataType]] = {
+    "struct": _struct,
+    "array": lambda plain: ArrayType(_type(plain["elementType"])),
+    "map": lambda plain: MapType(_type(plain["keyType"]), _type(plain["valueType"])),
+    "udt": lambda plain: _type(plain["sqlType"]),
+}

@@ -1,0 +1,181 @@
+"""UnsafeRow: the bytes of a row, read by its schema. Little-endian throughout.
+
+    row     null bits, ceil(n/64) words | n slots of 8 bytes | variable part, each item padded to 8
+    array   i64 n | null bits, ceil(n/64) words | n elements of the type's width, padded to 8 | variable part
+    map     i64 bytes of the key array | key array | value array
+
+    in a slot   numbers, dates (days), timestamps (microseconds), intervals; a decimal of at most 18 digits, unscaled
+    variable    the slot is offset << 32 | size, counted from the start of the row (array) the slot is in:
+                string, binary, struct, array, map, a longer decimal (two's complement, big-endian),
+                calendar interval (i32 months, i32 days, i64 microseconds), variant (i32 size of the value | value |
+                metadata)
+
+Source: Spark, UnsafeRow, UnsafeArrayData, UnsafeMapData, UnsafeWriter.
+
+    decode_row(content, struct) -> tuple, by position
+
+Values are plain: int for dates, times and intervals, float, bool, str (what is not UTF-8 kept as surrogates), bytes,
+Decimal, tuples for structs and arrays, tuples of pairs for maps, None. Work is bounded by the row's size times the
+schema's depth: the variable parts of one container may not add up to more than the container.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from stateshift.errors import FormatError
+from stateshift.formats.spark.types import (
+    WIDTHS,
+    ArrayType,
+    Atomic,
+    DataType,
+    DecimalType,
+    MapType,
+    StructType,
+)
+
+_CODES = {"boolean": "?", "byte": "b", "short": "h", "integer": "i", "long": "q", "float": "f", "double": "d",
+          "date": "i", "timestamp": "q", "timestamp_ntz": "q", "year-month": "i", "day-time": "q"}  # fmt: skip
+_READERS = {name: struct.Struct(f"<{code}") for name, code in _CODES.items()}
+_LONG = struct.Struct("<q")
+_PLACE = struct.Struct("<II")
+_CALENDAR = struct.Struct("<iiq")
+
+
+def decode_row(content: bytes, schema: StructType) -> tuple[Any, ...]:
+    """The values of one row."""
+    return _struct(content, 0, len(content), schema)
+
+
+def unscaled(value: Decimal, scale: int) -> int:
+    """The integer that a decimal of this scale is stored as; exact, whatever the decimal context says."""
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int) or exponent + scale < 0:
+        raise FormatError(f"{value} is no decimal of scale {scale}")
+    number: int = int("".join(map(str, digits))) * 10 ** (exponent + scale)
+    return -number if sign else number
+
+
+class _Container:
+    """A row or an array in `content[base:end]`: hands out variable parts, and no more of them than there is room."""
+
+    __slots__ = ("_left", "base", "content", "end")
+
+    def __init__(self, content: bytes, base: int, end: int) -> None:
+        self.content, self.base, self.end = content, base, end
+        self._left = end - base
+
+    def part(self, slot: int) -> tuple[int, int]:
+        """Start and end of the variable part that the slot points at."""
+        size, offset = _PLACE.unpack_from(self.content, slot)
+        start = self.base + offset
+        self._left -= size
+        if start + size > self.end or self._left < 0:
+            raise FormatError("a value lies outside its row", None, slot)
+        return start, start + size
+
+
+def _struct(content: bytes, base: int, end: int, schema: StructType) -> tuple[Any, ...]:
+    count = len(schema.types)
+    bits = (count + 63) // 64 * 8
+    if end - base < bits + 8 * count:
+        raise FormatError(f"a row of {count} fields needs {bits + 8 * count} bytes", None, end)
+    nulls = int.from_bytes(content[base : base + bits], "little")
+    row = _Container(content, base, end)
+    slots = base + bits
+    return tuple(
+        None if nulls >> i & 1 else _value(row, slots + 8 * i, wanted) for i, wanted in enumerate(schema.types)
+    )
+
+
+def _array(content: bytes, base: int, end: int, element: DataType) -> tuple[Any, ...]:
+    if end - base < 8:
+        raise FormatError("an array needs eight bytes for its length", None, end)
+    (count,) = _LONG.unpack_from(content, base)
+    width = _width(element)
+    if count < 0 or count > 8 * (end - base):
+        raise FormatError(f"an array claims {count} elements", None, base)
+    bits = (count + 63) // 64 * 8
+    if end - base < 8 + bits + width * count:
+        raise FormatError(f"an array of {count} elements does not fit", None, end)
+    nulls = int.from_bytes(content[base + 8 : base + 8 + bits], "little")
+    array = _Container(content, base, end)
+    first = base + 8 + bits
+    return tuple(
+        None if nulls >> i & 1 else _value(array, first + width * i, element) for i in range(count)
+    )
+
+
+def _map(content: bytes, base: int, end: int, wanted: MapType) -> tuple[tuple[Any, Any], ...]:
+    if end - base < 8:
+        raise FormatError("a map needs eight bytes for the size of its keys", None, end)
+    (size,) = _LONG.unpack_from(content, base)
+    middle = base + 8 + size
+    if size < 0 or middle > end:
+        raise FormatError(f"a map claims keys of {size} bytes", None, base)
+    keys = _array(content, base + 8, middle, wanted.key)
+    values = _array(content, middle, end, wanted.value)
+    if len(keys) != len(values):
+        raise FormatError(f"a map has {len(keys)} keys and {len(values)} values", None, base)
+    return tuple(zip(keys, values, strict=True))
+
+
+def _value(place: _Container, slot: int, wanted: DataType) -> Any:
+    """The value whose slot (or element) is at `slot`, which lies within the content."""
+    content = place.content
+    match wanted:
+        case Atomic(name) if name in WIDTHS:
+            return _READERS[name].unpack_from(content, slot)[0]
+        case Atomic("void"):
+            return None
+        case DecimalType(precision, scale) if precision <= 18:
+            return _decimal(_LONG.unpack_from(content, slot)[0], scale)
+    start, end = place.part(slot)
+    match wanted:
+        case DecimalType(_, scale):
+            return _decimal(int.from_bytes(content[start:end], "big", signed=True), scale)
+        case StructType():
+            return _struct(content, start, end, wanted)
+        case ArrayType(element):
+            return _array(content, start, end, element)
+        case MapType():
+            return _map(content, start, end, wanted)
+        case Atomic("string"):
+            return content[start:end].decode("utf-8", "surrogateescape")
+        case Atomic("binary"):
+            return bytes(content[start:end])
+    return _compound(content, start, end, wanted.name)
+
+
+def _compound(content: bytes, start: int, end: int, name: str) -> tuple[Any, ...]:
+    """A calendar interval as (months, days, microseconds), or a variant as (value, metadata)."""
+    if name == "calendar":
+        if end - start != _CALENDAR.size:
+            raise FormatError("a calendar interval is not of 16 bytes", None, start)
+        return _CALENDAR.unpack_from(content, start)
+    size = int.from_bytes(content[start : start + 4], "little")
+    if end - start < 4 or start + 4 + size > end:
+        raise FormatError("a variant is longer than its place", None, start)
+    return bytes(content[start + 4 : start + 4 + size]), bytes(content[start + 4 + size : end])
+
+
+def _decimal(number: int, scale: int) -> Decimal:
+    return Decimal((int(number < 0), _digits(abs(number)), -scale))
+
+
+def _digits(number: int) -> Sequence[int]:
+    if number.bit_length() > 256:
+        raise FormatError("a decimal has more than 38 digits")
+    return tuple(int(digit) for digit in str(number))
+
+
+def _width(wanted: DataType) -> int:
+    match wanted:
+        case Atomic("void"):
+            return 0
+        case Atomic(name):
+            return WIDTHS.get(name, 8)
+    return 8
