@@ -39,7 +39,9 @@ VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PREFIX = "spark.sql.streaming."
 STATE = f"{PREFIX}stateStore."
-JOIN_STORES = [f"{side}-{store}" for side in ("left", "right") for store in ("keyToNumValues", "keyWithIndexToValue")]
+JOIN_STORES = [
+    f"{side}-{store}" for side in ("left", "right") for store in ("keyToNumValues", "keyWithIndexToValue")
+]
 
 EVENTS = "id LONG, at TIMESTAMP, word STRING, amount DOUBLE"
 TYPES = """b BOOLEAN, i8 BYTE, i16 SHORT, i32 INT, i64 LONG, f32 FLOAT, f64 DOUBLE, d DATE, t TIMESTAMP,
@@ -73,7 +75,9 @@ def all_types(spark: SparkSession, source: DataFrame) -> DataFrame:
 
 def collected(spark: SparkSession, source: DataFrame) -> DataFrame:
     pairs = f.create_map("word", f.array("amount", f.lit(None).cast("double")))
-    return source.groupBy("word").agg(f.first(pairs).alias("pairs"), f.max(f.struct("at", "word")).alias("latest"))
+    return source.groupBy("word").agg(
+        f.first(pairs).alias("pairs"), f.max(f.struct("at", "word")).alias("latest")
+    )
 
 
 CASES = {
@@ -137,7 +141,7 @@ MODES = {"window-hdfs": "append", "collected": "update"}
 def main(names: list[str]) -> None:
     spark = session()
     for name in names or CASES:
-        if VERSION >= NEEDS.get(name, (0, 0)):
+        if NEEDS.get(name, (0, 0)) <= VERSION:
             make(spark, name)
     spark.stop()
 
@@ -145,7 +149,9 @@ def main(names: list[str]) -> None:
 def session() -> SparkSession:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.shuffle.partitions", "3").config("spark.sql.session.timeZone", "UTC")
-    builder = builder.config(f"{STATE}maintenanceInterval", "100ms").config(f"{STATE}minDeltasForSnapshot", "2")
+    builder = builder.config(f"{STATE}maintenanceInterval", "100ms").config(
+        f"{STATE}minDeltasForSnapshot", "2"
+    )
     builder = builder.config(f"{PREFIX}fileSource.log.compactInterval", "3")
     builder = builder.config(f"{PREFIX}fileSink.log.compactInterval", "3")
     spark = builder.config("spark.driver.host", "localhost").getOrCreate()
@@ -193,7 +199,15 @@ def write_types(inputs: Path) -> None:
         "small": 12345678.90, "large": "123456789012345678901234.56789", "s": "ünïcode ☃", "raw": "AAEC/w==",
         "list": ["a", None, "abc"], "nested": {"x": 1, "y": "z"}, "shorts": [1, None, -3],
     }  # fmt: skip
-    empty = {**full, "s": "", "raw": "", "list": [], "nested": {"x": None, "y": ""}, "shorts": [], "large": "-0.00001"}
+    empty = {
+        **full,
+        "s": "",
+        "raw": "",
+        "list": [],
+        "nested": {"x": None, "y": ""},
+        "shorts": [],
+        "large": "-0.00001",
+    }
     rows = [full, empty, {}, *({**full, "i32": i, "s": "s" * i} for i in range(20))]
     rows += [{key: value for key, value in full.items() if key != missing} for missing in full]
     for batch in range(2):

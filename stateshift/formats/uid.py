@@ -43,7 +43,11 @@ def rolling_hash(
     units = _code_units(name)
     value, power = 0, 1
     for unit in units:
-        value = _remainder(value + (unit + offset) * power, m) if signed else (value + (unit + offset) * power) % m
+        value = (
+            _remainder(value + (unit + offset) * power, m)
+            if signed
+            else (value + (unit + offset) * power) % m
+        )
         power = power * p % m
     return value
 

@@ -154,7 +154,9 @@ def _named(
 ) -> Iterator[Entry]:
     """Column families by name, values without checksums."""
     if typed and not snapshot.families:
-        raise FormatError("a changelog has column families, and no snapshot before it names them", shard.files[0])
+        raise FormatError(
+            "a changelog has column families, and no snapshot before it names them", shard.files[0]
+        )
     stores = {number: f"{shard.store}/{name}" for name, number in snapshot.families.items()}
     for key, value in state.items():
         bare = _without_value_checksums(key, value) if checksums else value
@@ -163,7 +165,9 @@ def _named(
             continue
         store = stores.get(int.from_bytes(key[:2], "little")) if len(key) >= 2 else None
         if store is None:
-            raise FormatError(f"a key of the column family {key[:2].hex()}, which has no name", shard.files[0])
+            raise FormatError(
+                f"a key of the column family {key[:2].hex()}, which has no name", shard.files[0]
+            )
         yield Entry(shard.operator, store, key[2:], bare)
 
 

@@ -34,7 +34,12 @@ Kind = Literal["delta", "snapshot", "zip", "changelog", "sst", "log", "compact",
 
 DEFAULT_STORE = "default"
 
-_STATE_FILES: dict[str, Kind] = {"delta": "delta", "snapshot": "snapshot", "zip": "zip", "changelog": "changelog"}
+_STATE_FILES: dict[str, Kind] = {
+    "delta": "delta",
+    "snapshot": "snapshot",
+    "zip": "zip",
+    "changelog": "changelog",
+}
 
 
 class CheckpointPath(NamedTuple):

@@ -152,4 +152,6 @@ def _modified(text: str) -> Iterable[bytes]:
     for character in text:
         units = character.encode("utf-16-be", "surrogatepass")
         for start in range(0, len(units), 2):
-            yield units[start : start + 2].decode("utf-16-be", "surrogatepass").encode("utf-8", "surrogatepass")
+            yield (
+                units[start : start + 2].decode("utf-16-be", "surrogatepass").encode("utf-8", "surrogatepass")
+            )

@@ -87,7 +87,8 @@ def _struct(content: bytes, base: int, end: int, schema: StructType) -> tuple[An
     row = _Container(content, base, end)
     slots = base + bits
     return tuple(
-        None if nulls >> i & 1 else _value(row, slots + 8 * i, wanted) for i, wanted in enumerate(schema.types)
+        None if nulls >> i & 1 else _value(row, slots + 8 * i, wanted)
+        for i, wanted in enumerate(schema.types)
     )
 
 
@@ -104,9 +105,7 @@ def _array(content: bytes, base: int, end: int, element: DataType) -> tuple[Any,
     nulls = int.from_bytes(content[base + 8 : base + 8 + bits], "little")
     array = _Container(content, base, end)
     first = base + 8 + bits
-    return tuple(
-        None if nulls >> i & 1 else _value(array, first + width * i, element) for i in range(count)
-    )
+    return tuple(None if nulls >> i & 1 else _value(array, first + width * i, element) for i in range(count))
 
 
 def _map(content: bytes, base: int, end: int, wanted: MapType) -> tuple[tuple[Any, Any], ...]:

@@ -15,9 +15,7 @@ import unicodedata
 from collections.abc import Mapping
 from urllib.parse import unquote
 
-_LEGAL = frozenset(
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.!~*'():@&=+$,;/"
-)
+_LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.!~*'():@&=+$,;/")
 
 
 def encode_location(location: str) -> str:
@@ -62,7 +60,11 @@ class Relocation:
             if place == old or place.startswith(old + "/"):
                 moved = new + place[len(old) :] + uri[len(uri.rstrip("/")) :]
                 one_slash = uri.startswith("file:/") and not uri.startswith("file://")
-                return moved.replace("file://", "file:", 1) if one_slash and moved.startswith("file:///") else moved
+                return (
+                    moved.replace("file://", "file:", 1)
+                    if one_slash and moved.startswith("file:///")
+                    else moved
+                )
         return None
 
 

@@ -27,7 +27,11 @@ def rewritten(content, prefixes, unmapped="refuse", size=7):
 
 def test_entries_are_read_with_their_offsets():
     first, second = decode_source_log([LOG[:10], LOG[10:]])
-    assert (first.path, first.fields["timestamp"], first.offset) == ("file:///in/a%20b/é.json", 1767225600000, 3)
+    assert (first.path, first.fields["timestamp"], first.offset) == (
+        "file:///in/a%20b/é.json",
+        1767225600000,
+        3,
+    )
     assert second.path == 'file:///in/c"d.json'
     assert LOG[second.offset : second.offset + 2] == b"{ "
 
@@ -35,12 +39,17 @@ def test_entries_are_read_with_their_offsets():
 def test_only_the_paths_change():
     moved = rewritten(LOG, {"file:///in": "s3a://bucket/in"})
     assert moved == LOG.replace(b"file:///in", b"s3a://bucket/in")
-    assert rewritten(SINK, {"hdfs://nn:8020/out": "hdfs://other/o"}) == SINK.replace(b"nn:8020/out", b"other/o")
+    assert rewritten(SINK, {"hdfs://nn:8020/out": "hdfs://other/o"}) == SINK.replace(
+        b"nn:8020/out", b"other/o"
+    )
 
 
 @pytest.mark.parametrize("content", [LOG, LOG + b"\n", b"v1", b"v1\n", SINK])
 def test_moving_to_the_same_place_changes_no_byte(content):
-    assert rewritten(content, {"file:///in": "file:///in", "hdfs://nn:8020/out": "hdfs://nn:8020/out"}) == content
+    assert (
+        rewritten(content, {"file:///in": "file:///in", "hdfs://nn:8020/out": "hdfs://nn:8020/out"})
+        == content
+    )
 
 
 def test_a_path_under_no_prefix_is_refused_where_it_stands_or_kept_on_request():
@@ -90,7 +99,7 @@ def test_locations_are_quoted_as_hadoop_quotes_them(location, uri):
         (b"v1\n1767225600000", "rate"),
         (b'\x00v1\n{"t":{"0":1}}', "kafka"),
         (b"v1", "file"),
-        (b"v1\n{\"x\":1}", "unknown"),
+        (b'v1\n{"x":1}', "unknown"),
         (b"\x00\x01", "unknown"),
         (b"", "unknown"),
     ],
