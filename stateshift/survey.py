@@ -9,6 +9,8 @@
         first_read        of those, the files the engine looks for first, in the order they must be published
         embedded          absolute locations inside files: what has to be rewritten when those places move
       findings          what a person should know before acting
+      names             the name index: operator name -> directory
+      traits            what the storage can do: renames, keeps_times, exclusive
 
     Facts = the surveys of source, merge directories and target + what the clusters say of themselves.
 
@@ -131,6 +133,7 @@ class Survey:
     images: tuple[Image, ...] = ()
     findings: tuple[Finding, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
+    traits: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def epoch(self) -> int | None:

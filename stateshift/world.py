@@ -6,7 +6,8 @@
     entries             per engine: a shard's files, read as entries
     clock               time, so that tests need not wait
     meter               told of every file done, for whoever watches
-    interrupted()       true once somebody asked to stop
+    run                 the run's name: tags and fences carry it, so a second attempt knows the first
+    stop                set once somebody asked to stop
 
 Only types here: the adapters are opened by `migration`, `look` and `fleet`.
 """
@@ -82,6 +83,7 @@ class World:
     transforms: Mapping[str, Transform]
     entries: Mapping[str, EntriesReader]
     clock: Clock
+    run: str
     meter: Meter = field(default_factory=Unwatched)
     stop: threading.Event = field(default_factory=threading.Event)
     parallel: int = 4

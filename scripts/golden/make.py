@@ -39,9 +39,7 @@ VERSION = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PREFIX = "spark.sql.streaming."
 STATE = f"{PREFIX}stateStore."
-JOIN_STORES = [
-    f"{side}-{store}" for side in ("left", "right") for store in ("keyToNumValues", "keyWithIndexToValue")
-]
+JOIN_STORES = [f"{side}-{store}" for side in ("left", "right") for store in ("keyToNumValues", "keyWithIndexToValue")]
 
 EVENTS = "id LONG, at TIMESTAMP, word STRING, amount DOUBLE"
 TYPES = """b BOOLEAN, i8 BYTE, i16 SHORT, i32 INT, i64 LONG, f32 FLOAT, f64 DOUBLE, d DATE, t TIMESTAMP,
@@ -75,9 +73,7 @@ def all_types(spark: SparkSession, source: DataFrame) -> DataFrame:
 
 def collected(spark: SparkSession, source: DataFrame) -> DataFrame:
     pairs = f.create_map("word", f.array("amount", f.lit(None).cast("double")))
-    return source.groupBy("word").agg(
-        f.first(pairs).alias("pairs"), f.max(f.struct("at", "word")).alias("latest")
-    )
+    return source.groupBy("word").agg(f.first(pairs).alias("pairs"), f.max(f.struct("at", "word")).alias("latest"))
 
 
 CASES = {
@@ -149,9 +145,7 @@ def main(names: list[str]) -> None:
 def session() -> SparkSession:
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.shuffle.partitions", "3").config("spark.sql.session.timeZone", "UTC")
-    builder = builder.config(f"{STATE}maintenanceInterval", "100ms").config(
-        f"{STATE}minDeltasForSnapshot", "2"
-    )
+    builder = builder.config(f"{STATE}maintenanceInterval", "100ms").config(f"{STATE}minDeltasForSnapshot", "2")
     builder = builder.config(f"{PREFIX}fileSource.log.compactInterval", "3")
     builder = builder.config(f"{PREFIX}fileSink.log.compactInterval", "3")
     spark = builder.config("spark.driver.host", "localhost").getOrCreate()

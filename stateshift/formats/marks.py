@@ -2,6 +2,7 @@
 
     _stateshift/operators.json   name -> directory of each operator, so that hashes can be read back
     _stateshift/stop             the marker a job that imports `stateshift.job` watches for between two batches
+    _stateshift/stopping         such a job's answer, for its present marker: it is alive, and stopping
     _stateshift/idle             written by such a job once it is restored and has nothing to read
     offsets/N+1, commits/N+1     the fence: taken so that no zombie of the old job can commit (text: `fence_text`)
 
@@ -18,6 +19,7 @@ from stateshift.errors import FormatError
 FOLDER = "_stateshift"
 INDEX = f"{FOLDER}/operators.json"
 STOP = f"{FOLDER}/stop"
+STOPPING = f"{FOLDER}/stopping"
 IDLE = f"{FOLDER}/idle"
 TEMPORARY = ".stateshift-"  # how our temporary files begin; they end in .tmp
 LOCK_SUFFIX = ".stateshift-lock"
@@ -43,6 +45,31 @@ def decode_index(content: bytes, path: str = INDEX) -> dict[str, str]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise FormatError(f"not an index of operators: {error}", path, 0) from error
     raise FormatError("not an index of operators of version 1", path, 0)
+
+
+def encode_stop(job: str, tag: str | None, until: float) -> bytes:
+    """The marker: whom it asks to stop, and until when (seconds since 1970). It runs out, so that one which nobody
+    came to take away does not stop the job that is started here the next time."""
+    plain = {"version": 1, "job": job, "tag": tag, "until": until}
+    return (json.dumps(plain, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def asks_to_stop(content: bytes, job: str | None, tag: str | None, now: float) -> bool:
+    """Whether the marker means the job of this name and tag. An empty file, which a person made with `touch`, means
+    every job; one that cannot be read means none."""
+    if not content.strip():
+        return True
+    try:
+        plain = json.loads(content)
+        wanted, marked, until = plain["job"], plain["tag"], float(plain["until"])
+    except (ValueError, KeyError, TypeError):
+        return False
+    return now <= until and (job is None or job == wanted) and (marked is None or marked == tag)
+
+
+def encode_idle(tag: str, epoch: int | None) -> bytes:
+    """Which submission is restored and waits for input, and the last epoch it has committed."""
+    return (json.dumps({"tag": tag, "epoch": epoch}, sort_keys=True, ensure_ascii=False) + "\n").encode()
 
 
 def fence_text(owner: str) -> str:

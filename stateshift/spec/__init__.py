@@ -1,4 +1,15 @@
-"""What the user asked for: `parse_spec(text) -> Spec`, and the JSON Schema of what it reads."""
+"""What the user asked for: `parse_spec(text) -> Spec`, and the JSON Schema of what it reads.
+
+    text      JSON to a plain tree: doubled keys, placeholders, passwords in URLs
+    keys      every key there is, in one table
+    values    single values, and the keys of one object, however they are spelled
+    parts     clusters, operators, submissions, data, hashes
+    jobs      one job, in the dialect and for the engine of its spec
+    checks    what has to hold between the parts
+    parse     all of these in their order; `write` is its inverse; `schema` tells editors the same
+
+Pure, and quick to import. Locations are in the normal form of `location`.
+"""
 
 from stateshift.spec.model import (
     ClusterSpec,
@@ -12,6 +23,9 @@ from stateshift.spec.model import (
     SubmitSpec,
     Verify,
 )
+from stateshift.spec.parse import parse_spec
+from stateshift.spec.schema import schema_text, spec_schema
+from stateshift.spec.write import to_plain_spec
 
 __all__ = [
     "ClusterSpec",
@@ -24,4 +38,8 @@ __all__ = [
     "Spec",
     "SubmitSpec",
     "Verify",
+    "parse_spec",
+    "schema_text",
+    "spec_schema",
+    "to_plain_spec",
 ]

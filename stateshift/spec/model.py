@@ -7,7 +7,11 @@
         merge_locations         directories whose content joins the source first (Algorithm 5)
         operators               names (= UIDs), with the directory where somebody else chose one
         data                    places the job reads or writes that move with it
-        flink                   what only Flink's dialect has
+        flink                   what only Flink's dialect has; the source is then the first of its existing savepoints,
+                                or the folder in which Flink puts the one it is asked for
+
+Locations are in the normal form of `spec.location`: file:///a/b for every spelling of a local path, other URLs as typed
+but for the scheme's case and the slashes at their ends (`s3a` stays `s3a`: the job has to be told it that way).
 """
 
 from __future__ import annotations

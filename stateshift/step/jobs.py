@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
 from stateshift.errors import AlreadyThere, ClusterError, StalePlan
+from stateshift.formats.marks import fence_owner, fence_text
+from stateshift.plain import fingerprint
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
 from stateshift.world import World
@@ -83,7 +85,7 @@ class StopJob(_NoFiles):
             return []
         if self.restart is None:
             return [f"{self.job} is stopped: start it again from {self.location} (no source_submit in the spec)"]
-        tag = f"{self.name}-restart"
+        tag = f"{tag_of(world, self.job)}.restart"
         cluster.submit(
             Submission(tag, self.job, self.location, None, dict(self.restart), dict(self.restart_environment))
         )
@@ -99,41 +101,41 @@ class FenceSource(_NoFiles):
     name: str
     location: str
     paths: tuple[str, ...]
-    text: str
 
     def describe(self) -> str:
         return f"fence {self.location} ({', '.join(self.paths)})"
 
     def run(self, world: World) -> Evidence:
-        storage, taken = world.storage(self.location), []
+        storage, taken = world.storage(self.location), list[str]()
+        text = fence_text(world.run).encode()
         for path in self.paths:
+            world.check_interrupted()
             try:
-                storage.create(path, self.text.encode())
+                storage.create(path, text)
             except AlreadyThere as error:
-                if _content(storage, path) == self.text.encode():
+                found = _content(storage, path)
+                if found == text:
                     continue
                 for ours in taken:
                     storage.remove(ours)
-                raise StalePlan(
-                    f"{self.location}/{path} was written after the plan was made: the job is still running",
-                    hint="stop the job, then plan again; nothing was changed",
-                ) from error
+                raise _taken(f"{self.location}/{path}", found) from error
             taken.append(path)
         return {"fenced": list(self.paths), "undo": "remove these files"}
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        storage = world.storage(self.location)
+        storage, text = world.storage(self.location), fence_text(world.run).encode()
         return [
             Discrepancy(f"{self.location}/{path}", "our fence", "nothing or something else")
             for path in self.paths
-            if _content(storage, path) != self.text.encode()
+            if _content(storage, path) != text
         ]
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         storage, left = world.storage(self.location), []
+        text = fence_text(world.run).encode()
         for path in reversed(self.paths):
             content = _content(storage, path)
-            if content == self.text.encode():
+            if content == text:
                 storage.remove(path)
             elif content is not None and evidence is not None:
                 left.append(f"{self.location}/{path} is no longer our fence: left as it is")
@@ -147,39 +149,36 @@ class SubmitJob(_NoFiles):
     kind: ClassVar[str] = "SubmitJob"
     name: str
     cluster: str
-    tag: str
     job: str
     location: str
     connection: str | None
     options: Mapping[str, Any]
     environment: Mapping[str, str]
 
-    @property
-    def submission(self) -> Submission:
-        return Submission(self.tag, self.job, self.location, self.connection, self.options, self.environment)
-
     def describe(self) -> str:
         return f"start {self.job} on {self.cluster} from {self.location}"
 
     def run(self, world: World) -> Evidence:
-        cluster = world.cluster(self.cluster)
-        status = cluster.find(self.tag)
+        cluster, tag = world.cluster(self.cluster), tag_of(world, self.job)
+        status = cluster.find(tag)
         if status.state in (JobState.ABSENT, JobState.UNKNOWN):
-            job = cluster.submit(self.submission)
+            job = cluster.submit(
+                Submission(tag, self.job, self.location, self.connection, self.options, self.environment)
+            )
         else:
-            job = status.id or self.tag
-        return {"job": job, "tag": self.tag, "at": world.clock.now()}
+            job = status.id or tag
+        return {"job": job, "tag": tag, "at": world.clock.now()}
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        status = world.cluster(self.cluster).find(self.tag)
+        status = world.cluster(self.cluster).find(tag_of(world, self.job))
         bad = status.state in (JobState.ABSENT, JobState.FAILED)
         return [Discrepancy(f"job {self.job}", "submitted and not failed", _told(status))] if bad else []
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        cluster = world.cluster(self.cluster)
-        if evidence is None and cluster.find(self.tag).state is JobState.ABSENT:
+        cluster, tag = world.cluster(self.cluster), tag_of(world, self.job)
+        if evidence is None and cluster.find(tag).state is JobState.ABSENT:
             return []
-        after = cluster.stop(StopRequest(self.job, self.location, self.tag, options=self.options))
+        after = cluster.stop(StopRequest(self.job, self.location, tag, options=self.options))
         return [f"{self.job} is still {after.state} on {self.cluster}"] if after.state.alive else []
 
 
@@ -191,7 +190,6 @@ class AwaitProgress(_NoFiles):
     kind: ClassVar[str] = "AwaitProgress"
     name: str
     cluster: str
-    tag: str
     job: str
     location: str
     commits: tuple[str, ...]
@@ -204,19 +202,17 @@ class AwaitProgress(_NoFiles):
 
     def run(self, world: World) -> Evidence:
         cluster, storage = world.cluster(self.cluster), world.storage(self.location)
-        began = world.clock.now()
+        tag, began = tag_of(world, self.job), world.clock.now()
         while True:
             world.check_interrupted()
+            status = cluster.find(tag)  # before the files: a job that ends in between has written them by then
             committed = [path for path in self.commits if storage.stat(path) is not None]
-            status = cluster.find(self.tag)
-            waiting = [
-                idle for path, idle in zip(self.commits, self.idle, strict=True)
-                if path not in committed and not self._is_idle(storage, idle)
-            ]
+            settled = all(
+                path in committed or _is_idle(storage, idle, tag)
+                for path, idle in zip(self.commits, self.idle, strict=True)
+            )
             seconds = world.clock.now() - began
-            if not waiting or (status.state is JobState.FINISHED and len(committed) == len(self.commits)):
-                return self._evidence(committed, seconds, world)
-            if status.state is JobState.FINISHED:
+            if settled or status.state is JobState.FINISHED:
                 return self._evidence(committed, seconds, world)
             if status.state in (JobState.FAILED, JobState.ABSENT):
                 raise self._failed(f"{self.job} {_died(status)} before it committed a batch", world)
@@ -225,10 +221,6 @@ class AwaitProgress(_NoFiles):
                     f"{self.job} is {status.state} and has committed nothing in {self.seconds_max:.0f} s", world
                 )
             world.clock.sleep(min(0.25, self.seconds_max / 10))
-
-    def _is_idle(self, storage: Storage, path: str) -> bool:
-        content = _content(storage, path)
-        return content is not None and self.tag.encode() in content
 
     def _evidence(self, committed: list[str], seconds: float, world: World) -> Evidence:
         return {
@@ -240,7 +232,7 @@ class AwaitProgress(_NoFiles):
         }
 
     def _failed(self, fact: str, world: World) -> ClusterError:
-        log = world.cluster(self.cluster).log(self.tag, 15).strip()
+        log = world.cluster(self.cluster).log(tag_of(world, self.job), 15).strip()
         return ClusterError(
             fact + (f"; its log ends:\n{log}" if log else ""),
             cluster=self.cluster,
@@ -254,6 +246,30 @@ class AwaitProgress(_NoFiles):
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         return []
+
+
+def _taken(place: str, content: bytes | None) -> StalePlan:
+    """Somebody was first: another run with its fence, or the job itself."""
+    owner = fence_owner(content or b"")
+    if owner is not None:
+        return StalePlan(
+            f"{place} was fenced by run {owner} after the plan was made: two runs move one source",
+            hint="let the other run finish or take it back; this one changed nothing",
+        )
+    return StalePlan(
+        f"{place} was written after the plan was made: the job is still running",
+        hint="stop the job, then plan again; nothing was changed",
+    )
+
+
+def tag_of(world: World, job: str) -> str:
+    """What a second attempt recognises the first by: unique to this run and this job, safe in file names."""
+    return f"{world.run}.{fingerprint(job)[:8]}"
+
+
+def _is_idle(storage: Storage, path: str, tag: str) -> bool:
+    content = _content(storage, path)
+    return content is not None and tag.encode() in content
 
 
 def _content(storage: Storage, path: str) -> bytes | None:

@@ -8,6 +8,8 @@ every member keeps, and the contract suite checks:
   are durable when they return.
 * `create` succeeds for exactly one of several that try.
 * `list` of a place that is not there is empty; `stat` of it is None; `read` of it raises MissingFile.
+* A path never leads out of its location: `..`, empty names and a leading slash are refused. The empty path is the
+  location itself, so that one that is a single file can be read.
 * Names are bytes a user chose: blanks, `%`, `#`, `?`, `:` and any unicode are taken literally.
 * What may pass (a cut connection, a 503) raises TransientStorageError, everything else StorageError.
 """

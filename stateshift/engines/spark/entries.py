@@ -96,9 +96,7 @@ def _rocksdb(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iter
     yield from _named(state, shard, snapshot, checksums, typed)
 
 
-def _tables(
-    read: Read, snapshot: RocksDBSnapshot, tables: Mapping[str, str], between: bytes
-) -> dict[bytes, bytes]:
+def _tables(read: Read, snapshot: RocksDBSnapshot, tables: Mapping[str, str], between: bytes) -> dict[bytes, bytes]:
     """What a version's tables hold together."""
     writes: dict[bytes, list[TableEntry]] = {}
     for table in snapshot.tables:
@@ -132,9 +130,7 @@ def _fold(writes: list[TableEntry], between: bytes) -> bytes | None:
     return value
 
 
-def _apply_changes(
-    state: dict[bytes, bytes], records: Iterable[Record], between: bytes, checksums: bool
-) -> None:
+def _apply_changes(state: dict[bytes, bytes], records: Iterable[Record], between: bytes, checksums: bool) -> None:
     for key, value, merge in records:
         if value is None:
             state.pop(_without_delete_checksum(key) if checksums else key, None)
@@ -154,9 +150,7 @@ def _named(
 ) -> Iterator[Entry]:
     """Column families by name, values without checksums."""
     if typed and not snapshot.families:
-        raise FormatError(
-            "a changelog has column families, and no snapshot before it names them", shard.files[0]
-        )
+        raise FormatError("a changelog has column families, and no snapshot before it names them", shard.files[0])
     stores = {number: f"{shard.store}/{name}" for name, number in snapshot.families.items()}
     for key, value in state.items():
         bare = _without_value_checksums(key, value) if checksums else value
@@ -165,9 +159,7 @@ def _named(
             continue
         store = stores.get(int.from_bytes(key[:2], "little")) if len(key) >= 2 else None
         if store is None:
-            raise FormatError(
-                f"a key of the column family {key[:2].hex()}, which has no name", shard.files[0]
-            )
+            raise FormatError(f"a key of the column family {key[:2].hex()}, which has no name", shard.files[0])
         yield Entry(shard.operator, store, key[2:], bare)
 
 

@@ -87,7 +87,7 @@ def described(path: str) -> str | None:
 def _classify(place: _Directory, name: str, path: str) -> CheckpointPath:
     if place.role == "ours" or name.startswith(marks.TEMPORARY) or name.endswith(marks.LOCK_SUFFIX):
         return CheckpointPath("ours")
-    if name.startswith(".") and (name.endswith(".tmp") or name.endswith(".tmp.crc")):
+    if name.startswith(".") and (name.endswith((".tmp", ".tmp.crc"))):
         return CheckpointPath("temporary")
     if name.endswith(".crc") and len(name) > 5:
         return _sidecar(name, path)

@@ -32,9 +32,7 @@ from stateshift.formats.spark.uris import Relocation
 VERSIONS = (1, 2)
 
 _WHAT = "an operator's metadata"
-_PATHS = re.compile(
-    r'"stateSchemaFilePaths?"\s*:\s*(\[[^\]"]*(?:"(?:[^"\\]|\\.)*"[^\]"]*)*\]|"(?:[^"\\]|\\.)*")'
-)
+_PATHS = re.compile(r'"stateSchemaFilePaths?"\s*:\s*(\[[^\]"]*(?:"(?:[^"\\]|\\.)*"[^\]"]*)*\]|"(?:[^"\\]|\\.)*")')
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
@@ -91,9 +89,7 @@ def _moved_paths(found: re.Match[str], relocation: Relocation) -> str:
         path = json.loads(token[0], strict=False)
         new = relocation.new(path)
         if new is None:
-            raise FormatError(
-                f"{_WHAT} names the schema file {path}, which lies under no directory that moves"
-            )
+            raise FormatError(f"{_WHAT} names the schema file {path}, which lies under no directory that moves")
         return json.dumps(new, ensure_ascii=False)
 
     start = found.start(1) - found.start()

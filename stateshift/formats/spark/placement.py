@@ -61,9 +61,7 @@ def _hash(value: Any, wanted: DataType, seed: int) -> int:
             number = unscaled(value, scale)
             if precision <= 18:
                 return _words(_LONG.pack(number), seed)
-            return _bytes(
-                number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True), seed
-            )
+            return _bytes(number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True), seed)
         case StructType(_, types):
             for item, inner in zip(value, types, strict=True):
                 seed = _hash(item, inner, seed)

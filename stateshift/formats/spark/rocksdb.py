@@ -111,17 +111,11 @@ def _check_members(archive: zipfile.ZipFile) -> None:
     for member in members:
         name = member.filename
         if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name:
-            raise FormatError(
-                f"{_WHAT} holds a file with a name that climbs out: {name!r}", None, member.header_offset
-            )
+            raise FormatError(f"{_WHAT} holds a file with a name that climbs out: {name!r}", None, member.header_offset)
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise FormatError(
-                f"{_WHAT} holds a file compressed as Java never does", None, member.header_offset
-            )
+            raise FormatError(f"{_WHAT} holds a file compressed as Java never does", None, member.header_offset)
         if name.endswith(".log") and member.file_size:
-            raise FormatError(
-                f"{_WHAT} holds a write-ahead log with something in it", None, member.header_offset
-            )
+            raise FormatError(f"{_WHAT} holds a write-ahead log with something in it", None, member.header_offset)
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
@@ -143,9 +137,7 @@ def _tables(plain: dict[str, Any], start: int) -> tuple[Table, ...]:
 
 
 def _table(item: Any, start: int) -> Table:
-    names = (
-        (item.get("localFileName"), item.get("dfsSstFileName")) if isinstance(item, dict) else (None, None)
-    )
+    names = (item.get("localFileName"), item.get("dfsSstFileName")) if isinstance(item, dict) else (None, None)
     if not all(isinstance(name, str) and name and "/" not in name and "\\" not in name for name in names):
         raise FormatError(f"{_WHAT} lists a table without a plain name", None, start)
     return Table(str(names[0]), str(names[1]), number_of(item, "sizeBytes", _WHAT, start))

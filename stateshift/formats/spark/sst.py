@@ -1,6 +1,6 @@
 """RocksDB's table files (SST, block-based), read without RocksDB.
 
-    blocks ... | footer: checksum type u8 | metaindex HANDLE | index HANDLE | padding to 41 | u32LE version | magic u64LE
+    blocks ... | footer: checksum type u8 | metaindex HANDLE | index HANDLE | padding | u32LE version | magic u64LE
     block      content | compression u8 | checksum u32LE          HANDLE = varint offset, varint size of the content
     content    entries | restarts u32LE* | count u32LE
     entry      shared varint | unshared varint | value size varint | rest of the key | value
@@ -77,9 +77,7 @@ def _decode_footer(content: bytes) -> tuple[int, _Handle, _Handle]:
     if magic != _MAGIC:
         raise FormatError(f"{_WHAT} does not end with its magic: cut off, or no SST", None, len(content))
     if not 2 <= version <= 5:
-        raise UnknownVersion(
-            f"{_WHAT} of format version {version}; known are 2 to 5", None, len(content) - 12
-        )
+        raise UnknownVersion(f"{_WHAT} of format version {version}; known are 2 to 5", None, len(content) - 12)
     if content[start] not in _CHECKSUMS:
         raise FormatError(f"{_WHAT} has the unknown checksum type {content[start]}", None, start)
     metaindex, position = _handle(content, start + 1, len(content) - 12)
@@ -93,9 +91,7 @@ def _check_properties(content: bytes, metaindex: _Handle, check: int) -> bool:
     for name, value in _entries(_block(content, metaindex, check), metaindex.offset):
         place = _handle(value, 0, len(value))[0] if value else None
         if name in (b"rocksdb.range_del", b"rocksdb.compression_dict") and place and place.size:
-            raise FormatError(
-                f"{_WHAT} has a {name.decode()} block, which is not read", None, metaindex.offset
-            )
+            raise FormatError(f"{_WHAT} has a {name.decode()} block, which is not read", None, metaindex.offset)
         if name == b"rocksdb.properties" and place:
             properties = dict(_entries(_block(content, place, check), place.offset))
             delta = _number(properties, b"rocksdb.index.value.is.delta.encoded")

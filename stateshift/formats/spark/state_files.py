@@ -183,9 +183,7 @@ def _encode_header(changelog: Changelog, body: Iterable[bytes]) -> Iterator[byte
     if changelog.version > 1:
         yield b"\x00\x02v%d" % changelog.version
     if changelog.version >= 3:
-        lineage: list[dict[str, Any]] = [
-            {"version": v, "checkpointUniqueId": u} for v, u in changelog.lineage
-        ]
+        lineage: list[dict[str, Any]] = [{"version": v, "checkpointUniqueId": u} for v, u in changelog.lineage]
         text = json.dumps(lineage, separators=(",", ":")).encode()
         yield len(text).to_bytes(2, "big") + text
     yield from body

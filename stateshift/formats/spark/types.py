@@ -107,9 +107,7 @@ def _struct(plain: dict[str, Any]) -> StructType:
     fields = plain["fields"]
     if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
         raise FormatError(f"{_WHAT} holds a struct whose fields are no list", None, 0)
-    return StructType(
-        tuple(str(field["name"]) for field in fields), tuple(_type(field["type"]) for field in fields)
-    )
+    return StructType(tuple(str(field["name"]) for field in fields), tuple(_type(field["type"]) for field in fields))
 
 
 _NESTED: dict[str, Callable[[dict[str, Any]], DataType]] = {

@@ -87,8 +87,7 @@ def _struct(content: bytes, base: int, end: int, schema: StructType) -> tuple[An
     row = _Container(content, base, end)
     slots = base + bits
     return tuple(
-        None if nulls >> i & 1 else _value(row, slots + 8 * i, wanted)
-        for i, wanted in enumerate(schema.types)
+        None if nulls >> i & 1 else _value(row, slots + 8 * i, wanted) for i, wanted in enumerate(schema.types)
     )
 
 

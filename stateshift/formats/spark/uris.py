@@ -60,11 +60,7 @@ class Relocation:
             if place == old or place.startswith(old + "/"):
                 moved = new + place[len(old) :] + uri[len(uri.rstrip("/")) :]
                 one_slash = uri.startswith("file:/") and not uri.startswith("file://")
-                return (
-                    moved.replace("file://", "file:", 1)
-                    if one_slash and moved.startswith("file:///")
-                    else moved
-                )
+                return moved.replace("file://", "file:", 1) if one_slash and moved.startswith("file:///") else moved
         return None
 
 

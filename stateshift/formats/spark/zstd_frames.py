@@ -30,9 +30,7 @@ def decompress(stream: Stream) -> Iterator[bytes]:
 
     start = stream.offset
     source = _Source(_frames(stream))
-    with contextlib.closing(
-        pyarrow.CompressedInputStream(pyarrow.PythonFile(source, mode="r"), "zstd")
-    ) as raw:
+    with contextlib.closing(pyarrow.CompressedInputStream(pyarrow.PythonFile(source, mode="r"), "zstd")) as raw:
         try:
             while piece := raw.read(_PIECE):
                 yield piece

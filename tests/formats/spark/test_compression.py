@@ -1,3 +1,4 @@
+import contextlib
 import struct
 
 import pytest
@@ -117,7 +118,5 @@ def test_damage_raises_nothing_but_format_errors(codec, data):
     whole = bytearray(packed(b"some content, some content" * 20, codec))
     for _ in range(data.draw(st.integers(1, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
-    try:
+    with contextlib.suppress(FormatError):
         assert len(unpacked(bytes(whole))) < 40_000_000
-    except FormatError:
-        pass

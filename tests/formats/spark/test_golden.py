@@ -32,9 +32,7 @@ WRITTEN_BACK = {
     "commits": lambda content: encode_commit(decode_commit(content)),
     "state-metadata": lambda content: encode_operator_metadata(decode_operator_metadata(content)),
     "state-schema": lambda content: encode_schema(decode_schema(content)),
-    "sources": lambda content: b"".join(
-        rewrite_source_log([content], Relocation({"file:///tmp": "file:///tmp"}))
-    ),
+    "sources": lambda content: b"".join(rewrite_source_log([content], Relocation({"file:///tmp": "file:///tmp"}))),
 }
 
 
@@ -185,11 +183,7 @@ def shard_files(case, store, shard):
     whole = [(n, w) for n, w in here if w.kind in ("snapshot", "zip") and w.version <= version and ids(w)]
     base = max(whole, key=lambda item: item[1].version, default=None)
     since = base[1].version if base else 0
-    changes = [
-        (n, w)
-        for n, w in here
-        if w.kind in ("delta", "changelog") and since < w.version <= version and ids(w)
-    ]
+    changes = [(n, w) for n, w in here if w.kind in ("delta", "changelog") and since < w.version <= version and ids(w)]
     changes.sort(key=lambda item: item[1].version)
     assert [w.version for _, w in changes] == list(range(since + 1, version + 1)) or not changes
     tables = [n for n, w in here if w.kind == "sst"]
@@ -202,9 +196,6 @@ def chosen(case, here, shard):
     """Checkpoint format 2 has files of abandoned attempts: the commit log says which ids count."""
     commits = (decode_commit(path.read_bytes()) for path in files(case, "commits"))
     uuids = {
-        stores[0]
-        for commit in commits
-        for stores in commit.state_ids.get("0", ((),) * 9)[shard : shard + 1]
-        if stores
+        stores[0] for commit in commits for stores in commit.state_ids.get("0", ((),) * 9)[shard : shard + 1] if stores
     }
     return (lambda what: what.uuid in uuids) if uuids else (lambda what: True)

@@ -1,5 +1,6 @@
 """Types, rows and placements. What Spark says of all types is in test_golden, case `types`."""
 
+import contextlib
 import json
 import struct
 from decimal import Decimal
@@ -63,15 +64,7 @@ def test_what_is_no_struct_is_refused(text):
 
 
 def test_fields_are_read_by_position():
-    row = (
-        bytes((0b100,))
-        + bytes(7)
-        + struct.pack("<q", -5)
-        + struct.pack("<II", 2, 32)
-        + bytes(8)
-        + b"hi"
-        + bytes(6)
-    )
+    row = bytes((0b100,)) + bytes(7) + struct.pack("<q", -5) + struct.pack("<II", 2, 32) + bytes(8) + b"hi" + bytes(6)
     assert decode_row(row, schema("long", "string", "long")) == (-5, "hi", None)
 
 
@@ -103,10 +96,8 @@ def test_what_points_out_of_the_row_is_refused(row, types):
 
 @given(st.binary(max_size=200))
 def test_random_rows_raise_nothing_but_format_errors(content):
-    try:
+    with contextlib.suppress(FormatError):
         decode_row(content, EVERYTHING)
-    except FormatError:
-        pass
 
 
 @given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 38))

@@ -1,3 +1,5 @@
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,17 +41,12 @@ def test_entries_are_read_with_their_offsets():
 def test_only_the_paths_change():
     moved = rewritten(LOG, {"file:///in": "s3a://bucket/in"})
     assert moved == LOG.replace(b"file:///in", b"s3a://bucket/in")
-    assert rewritten(SINK, {"hdfs://nn:8020/out": "hdfs://other/o"}) == SINK.replace(
-        b"nn:8020/out", b"other/o"
-    )
+    assert rewritten(SINK, {"hdfs://nn:8020/out": "hdfs://other/o"}) == SINK.replace(b"nn:8020/out", b"other/o")
 
 
 @pytest.mark.parametrize("content", [LOG, LOG + b"\n", b"v1", b"v1\n", SINK])
 def test_moving_to_the_same_place_changes_no_byte(content):
-    assert (
-        rewritten(content, {"file:///in": "file:///in", "hdfs://nn:8020/out": "hdfs://nn:8020/out"})
-        == content
-    )
+    assert rewritten(content, {"file:///in": "file:///in", "hdfs://nn:8020/out": "hdfs://nn:8020/out"}) == content
 
 
 def test_a_path_under_no_prefix_is_refused_where_it_stands_or_kept_on_request():
@@ -135,7 +132,5 @@ def test_a_version_nobody_knows_is_refused_by_name():
 @given(st.lists(st.binary(max_size=30), max_size=4))
 def test_random_bytes_raise_nothing_but_format_errors(pieces):
     for read in (decode_source_log, lambda p: rewrite_source_log(p, Relocation({}), "keep")):
-        try:
+        with contextlib.suppress(FormatError):
             list(read([b"v1\n", *pieces]))
-        except FormatError:
-            pass

@@ -1,3 +1,5 @@
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,10 +116,8 @@ def test_a_row_checksum_is_of_key_and_row():
 @given(st.binary(max_size=60))
 def test_random_records_raise_nothing_but_format_errors(content):
     for beginning in (b"", b"\x00\x02v2", b"\x00\x02v3\x00", b"\x00\x02v4\x00\x02[]"):
-        try:
+        with contextlib.suppress(FormatError):
             list(decode_changelog([packed(beginning + content)])[1])
-        except FormatError:
-            pass
 
 
 def test_records_stream_through_in_little_memory():

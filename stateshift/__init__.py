@@ -1,0 +1,28 @@
+"""stateshift: move the state of running streaming jobs from one cluster to another.
+
+The way of the data:
+
+    spec.json ──parse_spec──▶ Spec ──┐
+                                     ├──engine.plan──▶ Plan ──execute──▶ Records ──fold──▶ Progress ──summarize──▶ Report
+    source, target, clusters ─▶ Facts ┘                (World)         (Journal)
+
+Imports point down; modules on one row do not import each other:
+
+    cli
+    migration, look, job
+    executor, report, workdir, lock, estimating
+    engines
+    journal, plan
+    step
+    world
+    storage, clusters
+    formats, spec, survey
+    errors, plain
+
+Words: a *job* has an *image* (its whole state at one *epoch*, as files) at a *location*. A *spec* says what is wanted, a
+*survey* what is there, a *plan* what will be done: *phases* of *steps*. What was done stands in the *journal*, with the
+*evidence* each step produced. To *publish* is to write last the files an engine reads first; to *fence* is to keep the
+old job from ever committing again.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,233 @@
+"""Any cluster that shell commands can speak to: how a CI step or an operator's script plugs in.
+
+    options   submit, find, stop, version, log     a command (for /bin/sh), or a list of its words
+              environment, cwd                     for all of them
+              seconds_max                          how long any of them may take, and how long we wait for another's
+              state_dir                            where submissions are recorded (default: below the workdir)
+
+    command   prints                                                       needed
+    submit    anything; the last line is the job's id                      to submit
+    find      absent|queued|running|finished|failed|unknown, and an id     strongly advised
+    stop      anything; the last line is told as the result                to stop
+    version   the engine's version                                         no
+    log       the end of what the job said                                 no
+
+Every command gets STATESHIFT_TAG (empty for a job that we did not submit), STATESHIFT_JOB, STATESHIFT_LOCATION and
+STATESHIFT_CHECKPOINT (both the image's location), STATESHIFT_CONNECTION, STATESHIFT_WORKDIR, STATESHIFT_SECONDS_MAX,
+STATESHIFT_OPTIONS (the spec's further options as JSON), and what the submission adds itself. An exit code other than 0
+means that nothing was done, and is a ClusterError with the end of stderr. From the moment a `submit` ends well, `find`
+has to know its job.
+
+We may be killed while `submit` runs; the command goes on. It holds the lock of its tag (see `detached`), as does
+anything that it leaves running: until the lock is free or `find` knows the job, a second attempt waits.
+
+Without `find` we know what we submitted and stopped ourselves, from the files in `state_dir`, and nothing else: not
+what was submitted from another directory, nor whether the job ended by itself. A job of somebody else is `unknown`, so
+is one whose `submit` was killed before it ended; the latter is not submitted again until a person has looked.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stateshift.clusters import detached
+from stateshift.clusters.options import COMMAND, NEEDED_COMMAND, SECONDS, SETTINGS, TEXT
+from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.records import Known, Records
+from stateshift.clusters.redaction import last_lines
+from stateshift.clusters.shell import Shell
+from stateshift.clusters.waiting import wait_for
+from stateshift.errors import ClusterError
+
+CLUSTER_OPTIONS = {
+    "submit": NEEDED_COMMAND,
+    "find": COMMAND,
+    "stop": COMMAND,
+    "version": COMMAND,
+    "log": COMMAND,
+    "environment": SETTINGS,
+    "cwd": TEXT,
+    "seconds_max": SECONDS,
+    "state_dir": TEXT,
+}
+
+_SECONDS_MAX = 300.0
+
+
+@dataclass(frozen=True)
+class Command:
+    """See the module. `options` are checked already (CLUSTER_OPTIONS)."""
+
+    name: str
+    state_dir: Path
+    workdir: str
+    options: Mapping[str, Any]
+    interrupt: threading.Event | None = None
+
+    @property
+    def kind(self) -> str:
+        return "command"
+
+    def version(self) -> str | None:
+        nobody = Known("", "", "", None).variables()
+        said = self._shell.run("version", nobody).strip() if self._shell.has("version") else ""
+        return said.splitlines()[-1].strip() if said else None
+
+    def find(self, tag: str) -> JobStatus:
+        stem = self._stem(tag)
+
+        def look() -> JobStatus | None:
+            # The lock first: what was in flight when it was still held may have arrived before we ask.
+            quiet = not detached.is_held(stem)
+            status = self._ask(tag)
+            return status if quiet or status.state not in (JobState.ABSENT, JobState.UNKNOWN) else None
+
+        status = wait_for(look, self._seconds_max, self.interrupt)
+        if status is None:
+            raise self._in_flight(tag)
+        return status
+
+    def find_source(self, request: StopRequest) -> JobStatus:
+        if request.tag is not None:
+            status = self.find(request.tag)
+            if status.state is not JobState.ABSENT:
+                return status
+        if self._shell.has("find"):
+            return self._shell.status(self._shell.run("find", self._of_request(request)))
+        return self._records.of_job(request.job, request.location)
+
+    def submit(self, submission: Submission) -> str:
+        def attempt() -> str | None:
+            status = self._ask(submission.tag)
+            if status.state not in (JobState.ABSENT, JobState.UNKNOWN):
+                return status.id or submission.tag
+            with detached.taken(self._stem(submission.tag)) as lock:
+                return self._submit_holding(submission, lock) if lock is not None else None
+
+        id = wait_for(attempt, self._seconds_max, self.interrupt)
+        if id is None:
+            raise self._in_flight(submission.tag)
+        return id
+
+    def stop(self, request: StopRequest) -> JobStatus:
+        status = self.find_source(request)
+        if not status.state.alive and status.state is not JobState.UNKNOWN:
+            return status
+        if not self._shell.has("stop"):
+            raise ClusterError(
+                f"{request.job} is {status.state}, and the cluster has no command to stop it",
+                cluster=self.name,
+                job=request.job,
+                hint="stop it by hand, or add the option stop to the cluster",
+            )
+        said = self._shell.run("stop", self._of_request(request), request.seconds_max).strip()
+        self._records.stopped(request)
+        if not self._shell.has("find"):
+            return JobStatus(JobState.FINISHED, None, said.splitlines()[-1].strip() if said else None)
+        return self._until_ended(request)
+
+    def log(self, tag: str, lines_max: int = 50) -> str:
+        if not self._shell.has("log"):
+            stem = self._stem(tag)
+            said = detached.said(stem, "out") + detached.said(stem, "err")
+        else:
+            said = self._shell.run("log", self._of_known(tag))
+        return last_lines(self._shell.clean(said), lines_max)
+
+    def _ask(self, tag: str) -> JobStatus:
+        if not self._shell.has("find"):
+            return self._records.of_tag(tag)
+        return self._shell.status(self._shell.run("find", self._of_known(tag)))
+
+    def _submit_holding(self, submission: Submission, lock: int) -> str:
+        """With the lock in hand: nothing is in flight any more, so what is seen now is the truth."""
+        stem, status = self._stem(submission.tag), self._ask(submission.tag)
+        if status.state is JobState.UNKNOWN:
+            raise self._undecided(submission)
+        if status.state is not JobState.ABSENT:
+            return status.id or submission.tag
+        self._records.begun(submission)
+        variables = self._of_submission(submission)
+        process = detached.start(
+            stem,
+            self._shell.arguments("submit"),
+            self._shell.environment(variables, submission.environment),
+            lock,
+            directory=self.options.get("cwd"),
+            one_log=False,
+        )
+        return self._id_of(process, submission)
+
+    def _id_of(self, process: subprocess.Popen[bytes], submission: Submission) -> str:
+        stem = self._stem(submission.tag)
+        # The interruption is not heeded here: the command goes on anyway, and its answer is worth having.
+        code = wait_for(process.poll, self._seconds_max)
+        if code is None:
+            detached.leave(process)
+            raise self._in_flight(submission.tag)
+        if code != 0:
+            raise self._shell.failed("submit", code, detached.said(stem, "err"), submission.environment)
+        return self._records.id_of(submission.tag) or submission.tag
+
+    def _until_ended(self, request: StopRequest) -> JobStatus:
+        def look() -> JobStatus | None:
+            status = self.find_source(request)
+            return None if status.state.alive else status
+
+        ended = wait_for(look, request.seconds_max, self.interrupt)
+        return ended if ended is not None else self.find_source(request)
+
+    def _undecided(self, submission: Submission) -> ClusterError:
+        if self._shell.has("find"):
+            fact, hint = "the command `find` cannot tell whether it runs", "look for it, and make `find` tell"
+        else:
+            fact = "an earlier submit was killed before it ended, so it may have worked or not"
+            stem = shlex.quote(str(self._stem(submission.tag)))
+            hint = f"if the job runs: echo 0 > {stem}.exit; if it does not: rm {stem}.pid"
+        return ClusterError(f"{submission.tag}: {fact}", cluster=self.name, job=submission.job, hint=hint)
+
+    def _in_flight(self, tag: str) -> ClusterError:
+        pids = " ".join(map(str, detached.holders(self._stem(tag))))
+        return ClusterError(
+            f"the submission {tag} is still under way after {self._seconds_max:g} s (pid {pids or 'unknown'})",
+            cluster=self.name,
+            hint=f"wait for it, or end it: kill {pids}" if pids else "wait for it, then try again",
+        )
+
+    def _of_submission(self, submission: Submission) -> dict[str, str]:
+        known = Known(submission.tag, submission.job, submission.location, submission.connection)
+        options = json.dumps(dict(submission.options), sort_keys=True)
+        seconds = f"{self._seconds_max:g}"
+        return {**known.variables(), "STATESHIFT_OPTIONS": options, "STATESHIFT_SECONDS_MAX": seconds}
+
+    def _of_request(self, request: StopRequest) -> dict[str, str]:
+        known = self._records.known(request.tag) if request.tag is not None else None
+        connection = known.connection if known is not None else None
+        asked = Known(request.tag or "", request.job, request.location, connection)
+        return {**asked.variables(), "STATESHIFT_OPTIONS": json.dumps(dict(request.options), sort_keys=True)}
+
+    def _of_known(self, tag: str) -> dict[str, str]:
+        return (self._records.known(tag) or Known(tag, "", "", None)).variables()
+
+    @property
+    def _shell(self) -> Shell:
+        return Shell(self.name, self.workdir, self.options, self._seconds_max)
+
+    @property
+    def _records(self) -> Records:
+        return Records(self.state_dir)
+
+    @property
+    def _seconds_max(self) -> float:
+        return float(self.options.get("seconds_max", _SECONDS_MAX))
+
+    def _stem(self, tag: str) -> Path:
+        return self._records.stem(tag)
+

@@ -1,0 +1,191 @@
+"""A process that outlives us, and what can be told of it afterwards by anybody.
+
+    <stem>.lock   held (flock) as long as the process, or anything it left running, lives
+    <stem>.pid    written by the process itself as the first thing it does; its process group has the same number
+    <stem>.exit   its exit code, written when it ends
+    <stem>.log    what it said (where one file takes both), or <stem>.out and <stem>.err
+
+The lock belongs to an open file description that the child inherits. We take it, look whether the process was started
+before, and start it; killed at any instant in between, we leave either no process and a free lock, or a process that
+holds the lock from the fork on. So a free lock without a `.pid` means: nothing was started, and nothing will be. The
+lock is never unlocked, only closed: unlocking would take it from the child as well.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+# The wrapper lives through the signals that end what it wraps, to write down how it ended. A signal that is caught
+# (rather than ignored) is reset to its default in what the shell starts.
+_WRAPPER = """
+trap : TERM INT HUP
+echo $$ >"$1.pid" || exit 125
+stem=$1; shift
+"$@"
+code=$?
+echo $code >"$stem.exit.tmp" && mv "$stem.exit.tmp" "$stem.exit"
+exit $code
+"""
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What the files of a stem tell. `code` is None for what still runs, and for what was killed together with its
+    wrapper."""
+
+    held: bool
+    pid: int | None
+    code: int | None
+
+    @property
+    def started(self) -> bool:
+        return self.pid is not None
+
+
+def file_name(tag: str) -> str:
+    """The tag itself where a file may be called that, else what is left of it with a digest behind."""
+    if _PLAIN_NAME.fullmatch(tag):
+        return tag
+    left = re.sub(r"[^A-Za-z0-9_-]+", "-", tag).strip("-")[:60]
+    return f"{left}-{hashlib.sha256(tag.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+
+
+def trace(stem: Path) -> Trace:
+    """Look at the lock first: what its holder writes before it lets go is then seen for certain."""
+    held = is_held(stem)
+    return Trace(held, _number(_beside(stem, "pid")), _number(_beside(stem, "exit")))
+
+
+def is_held(stem: Path) -> bool:
+    try:
+        lock = os.open(_beside(stem, "lock"), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+@contextmanager
+def taken(stem: Path) -> Iterator[int | None]:
+    """The lock's descriptor, to be handed to `start`; None where somebody else holds it."""
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(_beside(stem, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+        else:
+            yield lock
+    finally:
+        os.close(lock)
+
+
+def start(
+    stem: Path,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    lock: int,
+    *,
+    directory: str | None = None,
+    one_log: bool = True,
+) -> subprocess.Popen[bytes]:
+    """Start the process in a session of its own, without a terminal, holding the lock."""
+    forget(stem)
+    out = _log(stem, "log" if one_log else "out")
+    err = out if one_log else _log(stem, "err")
+    try:
+        return subprocess.Popen(
+            ["/bin/sh", "-c", _WRAPPER, "sh", str(stem.absolute()), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env=dict(environment),
+            cwd=directory,
+            pass_fds=(lock,),
+            start_new_session=True,
+        )
+    finally:
+        os.close(out)
+        if err != out:
+            os.close(err)
+
+
+def leave(process: subprocess.Popen[bytes]) -> int:
+    """Its number. A thread that nobody waits for takes note of its end, so that it does not stay as a zombie."""
+    threading.Thread(target=process.wait, daemon=True).start()
+    return process.pid
+
+
+def forget(stem: Path) -> None:
+    """Take away what an earlier process of this stem left. Only for whoever has the lock."""
+    for suffix in ("pid", "exit", "exit.tmp", "stopped"):
+        _beside(stem, suffix).unlink(missing_ok=True)
+
+
+def note_stopped(stem: Path) -> None:
+    """Somebody was asked, or told, to end it."""
+    _beside(stem, "stopped").touch()
+
+
+def stopped(stem: Path) -> bool:
+    return _beside(stem, "stopped").exists()
+
+
+def said(stem: Path, suffix: str = "log", bytes_max: int = 1 << 16) -> str:
+    """The end of what the process said."""
+    try:
+        with _beside(stem, suffix).open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - bytes_max))
+            return log.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+def holders(stem: Path) -> tuple[int, ...]:
+    """The processes that hold the lock, as far as /proc shows them to us; else the one that wrote `.pid`."""
+    lock = os.path.realpath(_beside(stem, "lock"))
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        if int(process.name) != os.getpid() and _has_open(process, lock):
+            found.append(int(process.name))
+    pid = _number(_beside(stem, "pid"))
+    return tuple(sorted(found)) or ((pid,) if pid is not None else ())
+
+
+def _has_open(process: Path, path: str) -> bool:
+    try:
+        return any(os.path.realpath(link) == path for link in (process / "fd").iterdir())
+    except OSError:  # it ended, or is somebody else's
+        return False
+
+
+def _log(stem: Path, suffix: str) -> int:
+    return os.open(_beside(stem, suffix), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+
+
+def _beside(stem: Path, suffix: str) -> Path:
+    return stem.with_name(f"{stem.name}.{suffix}")
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return None

@@ -1,0 +1,207 @@
+"""A person starts and stops the jobs: asked at the terminal, or through marker files where there is none (CI).
+
+    options   marker_dir    where the files are (default: below the workdir)
+              version       what the person says of the engine
+              seconds_max   how long we wait for a marker when a job is to be started (stopping has its own)
+
+    <marker_dir>/<tag>.submit      written by us: what is to be started, from where; taken away when it has been
+                 <tag>.submitted   the job was started. The first line is its id, where there is one
+                 <tag>.finished    it ended by itself, well
+                 <tag>.failed      it failed; the content says how
+                 <job>.stop        written by us: what is to be stopped, and where its image is
+                 <job>.stopped     it is stopped (<tag>.stop and <tag>.stopped where the job is known by a tag); counts
+                                   only as the answer to a <job>.stop
+
+A name with characters that files had better not have is shortened and gets a digest: the messages show the real path.
+The files are the whole state: whoever looks from another process sees the same. What was asked for and not answered is
+`unknown`, since the person may be at it, and so is a job that nobody said anything about. `find` never asks. Nobody but
+the person knows whether a job that was started still runs.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from stateshift.clusters.detached import file_name
+from stateshift.clusters.options import SECONDS, TEXT
+from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.redaction import last_lines, redact
+from stateshift.clusters.waiting import wait_for
+from stateshift.clusters.whole_files import write_whole
+from stateshift.errors import ClusterError
+
+Ask = Callable[[str], str]
+
+CLUSTER_OPTIONS = {"marker_dir": TEXT, "version": TEXT, "seconds_max": SECONDS}
+
+_SECONDS_MAX = 3600.0
+_YES = ("", "y", "yes", "done", "ok")
+_NO = ("n", "no", "abort", "cancel")
+
+
+@dataclass(frozen=True)
+class Manual:
+    """See the module. `ask` puts a question to the person and returns the answer; None: by marker files alone, with
+    `say` telling what is waited for."""
+
+    name: str
+    marker_dir: Path
+    engine_version: str | None = None
+    seconds_max: float = _SECONDS_MAX
+    ask: Ask | None = None
+    say: Callable[[str], None] | None = None
+    interrupt: threading.Event | None = None
+
+    @property
+    def kind(self) -> str:
+        return "manual"
+
+    def version(self) -> str | None:
+        return self.engine_version
+
+    def find(self, tag: str) -> JobStatus:
+        id = self._first_line(tag, "submitted")
+        for suffix in ("failed", "stopped", "finished"):
+            state = JobState.FAILED if suffix == "failed" else JobState.FINISHED
+            if self._there(tag, suffix):
+                return JobStatus(state, id, self._first_line(tag, suffix))
+        if self._there(tag, "submitted"):
+            return JobStatus(JobState.RUNNING, id)
+        if self._there(tag, "submit"):
+            return JobStatus(JobState.UNKNOWN, None, "a person was asked to start it and has not answered")
+        return JobStatus(JobState.ABSENT)
+
+    def find_source(self, request: StopRequest) -> JobStatus:
+        if request.tag is not None and self.find(request.tag).state is not JobState.ABSENT:
+            return self.find(request.tag)
+        if self._asked_to_stop(request) and self._there(_stopped_as(request), "stopped"):
+            return JobStatus(JobState.FINISHED, None, self._first_line(_stopped_as(request), "stopped"))
+        return JobStatus(JobState.UNKNOWN, None, "only a person knows whether it runs")
+
+    def submit(self, submission: Submission) -> str:
+        status, tag = self.find(submission.tag), submission.tag
+        if status.state in (JobState.ABSENT, JobState.UNKNOWN):
+            self._put(tag, "submit", json.dumps(_told(submission), indent=1, ensure_ascii=False))
+            again = " (asked before: if it was started, only say so)" if status.state is JobState.UNKNOWN else ""
+            self._person(
+                f"Start {submission.job} from {submission.location}"
+                + (f" on {submission.connection}" if submission.connection else "")
+                + f", with STATESHIFT_TAG={tag}{again}.",
+                "Enter its id, or nothing, when it is started; `no` if it will not be: ",
+                (tag, "submitted"),
+                self.seconds_max,
+            )
+            self._restarted(submission)
+        self._remove(tag, "submit")
+        return self._first_line(tag, "submitted") or tag
+
+    def stop(self, request: StopRequest) -> JobStatus:
+        status = self.find_source(request)
+        if not status.state.alive and status.state is not JobState.UNKNOWN:
+            return status
+        name = _stopped_as(request)
+        if not self._asked_to_stop(request):
+            self._remove(name, "stopped")  # somebody's answer to an earlier question
+            asked = {"job": request.job, "location": request.location, "tag": request.tag}
+            self._put(name, "stop", json.dumps(asked, indent=1, ensure_ascii=False))
+        self._person(
+            f"Stop {request.job}, whose image is at {request.location}, between two batches if it can be.",
+            "Press Enter when it is stopped; `no` if it will not be: ",
+            (name, "stopped"),
+            request.seconds_max,
+        )
+        return self.find_source(request)
+
+    def log(self, tag: str, lines_max: int = 50) -> str:
+        """What the person said of a failure; nothing else is known here."""
+        return last_lines(redact(self._text(tag, "failed")), lines_max)
+
+    def _person(self, wish: str, question: str, marker: tuple[str, str], seconds_max: float) -> None:
+        """Return when the marker is there: put there by the person, or by us after the answer."""
+        if self._there(*marker):
+            return
+        answer = self._answer(f"{wish}\n{question}")
+        if answer is None:
+            self._await(wish, marker, seconds_max)
+        elif answer.lower() in _NO:
+            self._remove(marker[0], {"submitted": "submit", "stopped": "stop"}[marker[1]])
+            raise ClusterError(f"declined: {wish}", cluster=self.name, hint="`stateshift resume WORKDIR` asks again")
+        else:
+            self._put(*marker, "" if answer.lower() in _YES else answer)
+
+    def _answer(self, question: str) -> str | None:
+        """None where nobody can be asked."""
+        try:
+            return self.ask(question).strip() if self.ask is not None else None
+        except EOFError:
+            return None
+
+    def _await(self, wish: str, marker: tuple[str, str], seconds_max: float) -> None:
+        path = shlex.quote(str(self._path(*marker)))
+        if self.say is not None:
+            self.say(f"{wish} Then: touch {path} (waiting {seconds_max:g} s)")
+        if not wait_for(lambda: self._there(*marker) or None, seconds_max, self.interrupt):
+            raise ClusterError(
+                f"nobody said in {seconds_max:g} s that it was done: {wish}",
+                cluster=self.name,
+                hint=f"when it is done: touch {path}; then `stateshift resume WORKDIR`",
+            )
+
+    def _asked_to_stop(self, request: StopRequest) -> bool:
+        asked = _plain(self._path(_stopped_as(request), "stop"))
+        return asked.get("location") == request.location
+
+    def _restarted(self, submission: Submission) -> None:
+        """The job runs again where it was stopped: it is no longer stopped."""
+        for path in sorted(self.marker_dir.glob("*.stop")):
+            asked = _plain(path)
+            if (asked.get("job"), asked.get("location")) == (submission.job, submission.location):
+                path.unlink()
+                path.with_suffix(".stopped").unlink(missing_ok=True)
+
+    def _path(self, name: str, suffix: str) -> Path:
+        return (self.marker_dir / f"{file_name(name)}.{suffix}").absolute()
+
+    def _there(self, name: str, suffix: str) -> bool:
+        return self._path(name, suffix).exists()
+
+    def _text(self, name: str, suffix: str) -> str:
+        path = self._path(name, suffix)
+        return path.read_text("utf-8", "replace") if path.exists() else ""
+
+    def _first_line(self, name: str, suffix: str) -> str | None:
+        return next((line.strip() for line in self._text(name, suffix).splitlines() if line.strip()), None)
+
+    def _put(self, name: str, suffix: str, text: str) -> None:
+        write_whole(self._path(name, suffix), (text + "\n" if text else "").encode())
+
+    def _remove(self, name: str, suffix: str) -> None:
+        self._path(name, suffix).unlink(missing_ok=True)
+
+
+def _stopped_as(request: StopRequest) -> str:
+    return request.tag if request.tag is not None else request.job
+
+
+def _plain(path: Path) -> dict[str, object]:
+    try:
+        plain = json.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return plain if isinstance(plain, dict) else {}
+
+
+def _told(submission: Submission) -> dict[str, object]:
+    return {
+        "job": submission.job,
+        "tag": submission.tag,
+        "location": submission.location,
+        "connection": submission.connection,
+        "options": dict(submission.options),
+        "environment": sorted(submission.environment),  # names: values may be secrets
+    }

@@ -1,0 +1,83 @@
+"""Open a cluster of the spec: `open_cluster(spec, workdir) -> Cluster`, its options checked.
+
+    manual         a person, at the terminal or through marker files
+    command        any shell commands
+    spark_submit   spark-submit on this machine, with any master URL
+
+What a cluster has to remember is kept in `<workdir>/clusters/<name>`, unless an option says where else.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from stateshift.clusters import command, manual, spark_submit
+from stateshift.clusters.detached import file_name
+from stateshift.clusters.options import Expected, nearest, read_options
+from stateshift.clusters.protocol import Cluster
+from stateshift.clusters.stopping import OpenStorage
+from stateshift.errors import Complaint, PlanError, SpecError
+from stateshift.spec.model import ClusterSpec
+
+KINDS: Mapping[str, Mapping[str, Expected]] = {
+    "manual": manual.CLUSTER_OPTIONS,
+    "command": command.CLUSTER_OPTIONS,
+    "spark_submit": spark_submit.CLUSTER_OPTIONS,
+}
+LATER_KINDS = ("livy", "spark_standalone", "flink_rest")
+
+
+def open_cluster(
+    spec: ClusterSpec,
+    workdir: str,
+    *,
+    open_storage: OpenStorage | None = None,
+    ask: manual.Ask | None = None,
+    say: Callable[[str], None] | None = None,
+    interrupt: threading.Event | None = None,
+) -> Cluster:
+    """`open_storage` reaches the stop marker of a job whose image is not on a local path; `ask` and `say` talk to the
+    person behind a manual cluster; `interrupt` cuts every wait short."""
+    options = check_cluster(spec)
+    state_dir = Path(options.get("state_dir") or Path(workdir) / "clusters" / file_name(spec.name)).absolute()
+    match spec.kind:
+        case "manual":
+            marker_dir = Path(options.get("marker_dir") or state_dir)
+            seconds_max = float(options.get("seconds_max", 3600.0))
+            return manual.Manual(
+                spec.name, marker_dir, options.get("version"), seconds_max, ask, say, interrupt
+            )
+        case "command":
+            return command.Command(spec.name, state_dir, str(Path(workdir).absolute()), options, interrupt)
+        case "spark_submit":
+            return spark_submit.SparkSubmit(spec.name, state_dir, options, open_storage, interrupt)
+    raise AssertionError(f"kind {spec.kind!r} has options and nothing that opens it")
+
+
+def check_cluster(spec: ClusterSpec) -> dict[str, Any]:
+    """The options, if the kind is known and knows them all. Opens nothing."""
+    pointer = f"/clusters/{_escaped(spec.name)}"
+    if spec.kind in LATER_KINDS:
+        raise PlanError(
+            f"kind {spec.kind!r} is not supported by this version",
+            hint='use "kind": "command", with commands that submit, find and stop the job there',
+        )
+    if spec.kind not in KINDS:
+        message = f"unknown kind {spec.kind!r}{nearest(spec.kind, KINDS)}"
+        raise SpecError((Complaint(f"{pointer}/kind", message, spec.kind, ", ".join(KINDS)),))
+    return read_options(spec.options, KINDS[spec.kind], pointer)
+
+
+def check_submit(kind: str, options: Mapping[str, Any], pointer: str) -> None:
+    """Whether a cluster of this kind would understand how a job is to be submitted: asked before anything moves.
+    Commands and people get whatever the spec says."""
+    if kind == "spark_submit":
+        read_options(options, spark_submit.SUBMIT_OPTIONS, pointer)
+
+
+def _escaped(name: str) -> str:
+    """RFC 6901."""
+    return name.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,115 @@
+"""The running processes of a job, recognised by their environment or a pid file. Only this machine, only what /proc
+shows to this user; where there is no /proc, `visible` is false and nothing can be told.
+
+A job is recognised by STATESHIFT_JOB and STATESHIFT_CHECKPOINT in its environment (or by STATESHIFT_TAG): every process
+that it starts inherits them. We ourselves and those that started us are left out: somebody may have exported the
+variables in the shell that runs stateshift.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from stateshift.spec.location import NoLocation, normal, relation
+
+_PROC = Path("/proc")
+_CLOCK_SLACK_SECONDS = 5.0
+
+
+def visible() -> bool:
+    return (_PROC / "self" / "environ").exists()
+
+
+def of_tag(tag: str) -> tuple[int, ...]:
+    return _with_environment(lambda e: e.get("STATESHIFT_TAG") == tag)
+
+
+def of_job(job: str, location: str) -> tuple[int, ...]:
+    """Also where one says `file:///a/` and the other `/a`."""
+    return _with_environment(
+        lambda e: e.get("STATESHIFT_JOB") == job
+        and _same(e.get("STATESHIFT_CHECKPOINT", ""), location)
+    )
+
+
+def of_pid_file(path: str) -> tuple[int, ...]:
+    """The process the file names, unless it began after the file was written: then the number was given again."""
+    try:
+        pid, written = int(Path(path).read_text().split()[0]), Path(path).stat().st_mtime
+    except (FileNotFoundError, ValueError, IndexError):
+        return ()
+    began = _began(pid)
+    return (pid,) if began is not None and began <= written + _CLOCK_SLACK_SECONDS else ()
+
+
+def send(pids: Iterable[int], number: signal.Signals) -> None:
+    """Signal each of them; those that are gone by now are fine."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def send_group(pid: int, number: signal.Signals) -> None:
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def _with_environment(wanted: Callable[[Mapping[str, str]], bool]) -> tuple[int, ...]:
+    ours = _ancestors(os.getpid())
+    found = []
+    for process in _PROC.glob("[0-9]*"):
+        pid = int(process.name)
+        if pid not in ours and wanted(_environment(process)) and _began(pid) is not None:
+            found.append(pid)
+    return tuple(sorted(found))
+
+
+def _environment(process: Path) -> Mapping[str, str]:
+    try:
+        if process.stat().st_uid != os.getuid():
+            return {}
+        pairs = (process / "environ").read_bytes().split(b"\0")
+    except OSError:  # it ended while we looked, or is not ours to see
+        return {}
+    return {os.fsdecode(k): os.fsdecode(v) for k, _, v in (pair.partition(b"=") for pair in pairs)}
+
+
+def _ancestors(pid: int) -> set[int]:
+    found: set[int] = set()
+    while pid > 0 and pid not in found:
+        found.add(pid)
+        fields = _stat(pid)
+        pid = int(fields[1]) if fields else 0
+    return found
+
+
+def _began(pid: int) -> float | None:
+    """Seconds since 1970; None for what is not there, or is dead and only waits to be reaped."""
+    fields = _stat(pid)
+    if fields is None or fields[0] in ("Z", "X"):
+        return None
+    boot = next(line for line in (_PROC / "stat").read_text().splitlines() if line.startswith("btime "))
+    return int(boot.split()[1]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def _stat(pid: int) -> list[str] | None:
+    """proc(5), /proc/pid/stat, from the third field (state) on: the second may hold blanks and parentheses."""
+    try:
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return relation(normal(one, os.getcwd()), normal(other, os.getcwd())) == "same"
+    except NoLocation:
+        return one == other

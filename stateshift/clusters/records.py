@@ -1,0 +1,109 @@
+"""What a cluster of kind command has submitted and stopped itself: files, so that another process knows as well.
+
+    <tag>.json                 which job, at which location, reached how
+    <tag>.pid .exit .out .err  of the submit command (see `detached`); the last line of .out is the job's id
+    <tag>.stopped              it was stopped
+    jobs/<job>-<digest>.json   the last that became of a job at a location: started under a tag, or stopped
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stateshift.clusters import detached
+from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.whole_files import write_whole
+
+_UNSEEN = "as recorded here: without a command `find` nobody looks whether it still runs"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A job, as the commands are told of it."""
+
+    tag: str
+    job: str
+    location: str
+    connection: str | None
+
+    def variables(self) -> dict[str, str]:
+        return {
+            "STATESHIFT_TAG": self.tag,
+            "STATESHIFT_JOB": self.job,
+            "STATESHIFT_LOCATION": self.location,
+            "STATESHIFT_CHECKPOINT": self.location,
+            "STATESHIFT_CONNECTION": self.connection or "",
+            "STATESHIFT_OPTIONS": "{}",
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    directory: Path
+
+    def begun(self, submission: Submission) -> None:
+        """Before the command starts."""
+        known = Known(submission.tag, submission.job, submission.location, submission.connection)
+        plain = {"job": known.job, "location": known.location, "connection": known.connection}
+        _write(self._json(submission.tag), plain)
+        _write(self._of_job(known.job, known.location), {"tag": known.tag})
+
+    def stopped(self, request: StopRequest) -> None:
+        """After the command to stop it ended well."""
+        if request.tag is not None:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            detached.note_stopped(self.stem(request.tag))
+        _write(self._of_job(request.job, request.location), {"tag": None})
+
+    def of_tag(self, tag: str) -> JobStatus:
+        """What is recorded of a submission; of one that is under way, that it is absent yet."""
+        trace = detached.trace(self.stem(tag))
+        match trace.code:
+            case 0 if detached.stopped(self.stem(tag)):
+                return JobStatus(JobState.FINISHED, self.id_of(tag), "stopped")
+            case 0:
+                return JobStatus(JobState.RUNNING, self.id_of(tag), _UNSEEN)
+            case None if trace.started and not trace.held:
+                return JobStatus(JobState.UNKNOWN, None, "its submit command was killed before it ended")
+            case _:
+                return JobStatus(JobState.ABSENT)
+
+    def of_job(self, job: str, location: str) -> JobStatus:
+        last = _read(self._of_job(job, location))
+        if last is None:
+            return JobStatus(JobState.UNKNOWN, None, "not submitted here, and there is no command `find`")
+        return self.of_tag(last["tag"]) if last["tag"] is not None else JobStatus(JobState.FINISHED, None, "stopped")
+
+    def known(self, tag: str) -> Known | None:
+        plain = _read(self._json(tag))
+        return Known(tag, **plain) if plain is not None else None
+
+    def id_of(self, tag: str) -> str | None:
+        said = detached.said(self.stem(tag), "out").strip()
+        return said.splitlines()[-1].strip() if said else None
+
+    def stem(self, tag: str) -> Path:
+        return self.directory / detached.file_name(tag)
+
+    def _json(self, tag: str) -> Path:
+        return self.directory / f"{detached.file_name(tag)}.json"
+
+    def _of_job(self, job: str, location: str) -> Path:
+        digest = hashlib.sha256(f"{job}\0{location}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        return self.directory / "jobs" / f"{detached.file_name(job)}-{digest}.json"
+
+
+def _write(path: Path, plain: dict[str, Any]) -> None:
+    write_whole(path, json.dumps(plain, sort_keys=True).encode())
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        plain = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return plain if isinstance(plain, dict) else None

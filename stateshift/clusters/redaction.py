@@ -1,0 +1,40 @@
+"""Secrets taken out of what a job or a command said, before anybody sees it.
+
+Three things are replaced by `***`: the value after a name that sounds like a secret (`--password x`,
+`fs.s3a.secret.key=x`, `"token": "x"`), the password inside a URL, and the value of
+any environment variable whose name sounds like one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_NAME = r"[\w.\-]*(?:passw(?:or)?d|secret|token|credential|api[._\-]?key|access[._\-]?key|private[._\-]?key)[\w.\-]*"
+_SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
+_ASSIGNED = re.compile(rf"({_NAME}[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&}}]+)", re.IGNORECASE)
+_OPTION = re.compile(rf"(--?{_NAME}\s+)(?!-)(\S+)", re.IGNORECASE)
+_BEARER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=\-]{8,}", re.IGNORECASE)
+_IN_URL = re.compile(r"(\w://[^/\s:@]*):[^/\s@]+@")
+_LENGTH_MIN = 4  # shorter values are words like `no` and `1`, and would be found everywhere
+
+
+def redact(text: str, *environments: Mapping[str, str]) -> str:
+    """`text` without the secrets that can be told from their names or from `environments`."""
+    values = {
+        value
+        for environment in environments
+        for name, value in environment.items()
+        if len(value) >= _LENGTH_MIN and _SECRET_NAME.fullmatch(name)
+    }
+    for value in sorted(values, key=len, reverse=True):
+        text = text.replace(value, "***")
+    text = _BEARER.sub(r"\1 ***", text)
+    text = _IN_URL.sub(r"\1:***@", text)
+    text = _OPTION.sub(r"\1***", text)
+    return _ASSIGNED.sub(r"\1***", text)
+
+
+def last_lines(text: str, lines_max: int) -> str:
+    """The end of `text`, blank lines at its end left out."""
+    return "\n".join(text.rstrip().splitlines()[-lines_max:]) if lines_max > 0 else ""

@@ -1,0 +1,92 @@
+"""The shell commands of a cluster, run and listened to. What they print is read here and nowhere else; what is told of
+it has no secrets in it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stateshift.clusters.options import settings
+from stateshift.clusters.protocol import JobState, JobStatus
+from stateshift.clusters.redaction import last_lines, redact
+from stateshift.errors import ClusterError
+
+_STDERR_LINES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """`options` are the cluster's: the commands by name, `environment` and `cwd`."""
+
+    cluster: str
+    workdir: str
+    options: Mapping[str, Any]
+    seconds_max: float
+
+    def has(self, verb: str) -> bool:
+        return verb in self.options
+
+    def arguments(self, verb: str) -> list[str]:
+        command = self.options[verb]
+        return ["/bin/sh", "-c", command if isinstance(command, str) else shlex.join(command)]
+
+    def environment(self, variables: Mapping[str, str], more: Mapping[str, str] | None = None) -> dict[str, str]:
+        given = settings(self.options.get("environment"))
+        return {**os.environ, **given, **settings(more), "STATESHIFT_WORKDIR": self.workdir, **variables}
+
+    def run(self, verb: str, variables: Mapping[str, str], seconds_max: float | None = None) -> str:
+        """What the command printed. It is ended when it takes too long, with all that it started: nothing that is run
+        here must happen once only."""
+        seconds = self.seconds_max if seconds_max is None else seconds_max
+        process = subprocess.Popen(
+            self.arguments(verb),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.environment({**variables, "STATESHIFT_SECONDS_MAX": f"{seconds:g}"}),
+            cwd=self.options.get("cwd"),
+            start_new_session=True,
+        )
+        with process:
+            try:
+                out, err = process.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired as error:
+                raise ClusterError(
+                    f"the command `{verb}` has not ended in {seconds:g} s",
+                    cluster=self.cluster,
+                    hint=f"run it by hand to see why: {self.clean(self.arguments(verb)[-1])}",
+                ) from error
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode != 0:
+            raise self.failed(verb, process.returncode, err.decode("utf-8", "replace"))
+        return out.decode("utf-8", "replace")
+
+    def status(self, said: str) -> JobStatus:
+        """What `find` printed: a word, and perhaps an id."""
+        words = said.split()
+        if not words or words[0].lower() not in list(JobState):
+            raise ClusterError(
+                f"the command `find` printed {self.clean(said.strip()[:80])!r}",
+                cluster=self.cluster,
+                hint=f"it has to print one of: {', '.join(JobState)}; and, after a blank, the job's id",
+            )
+        return JobStatus(JobState(words[0].lower()), words[1] if len(words) > 1 else None)
+
+    def failed(self, verb: str, code: int, err: str, secrets: Mapping[str, str] | None = None) -> ClusterError:
+        end = last_lines(self.clean(err, secrets), _STDERR_LINES)
+        return ClusterError(
+            f"the command `{verb}` ended with exit code {code}" + (f":\n{end}" if end else ""),
+            cluster=self.cluster,
+            hint=f"correct the option {verb} of the cluster {self.cluster}, or what it calls",
+        )
+
+    def clean(self, text: str, secrets: Mapping[str, str] | None = None) -> str:
+        return redact(text, os.environ, settings(self.options.get("environment")), secrets or {})

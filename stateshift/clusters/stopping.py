@@ -1,0 +1,101 @@
+"""The stop marker: how a job that imports `stateshift.job` is asked to stop between two batches.
+
+    <location>/_stateshift/stop       written by us: which job, under which tag, until when
+    <location>/_stateshift/stopping   the job's answer, a copy of the marker
+
+Whether a job watches is not known from a note it once left, which may be stale, but from its answer to this marker:
+`stateshift.job` answers within a second or two, also in the middle of a long batch. Both files are taken away when the
+job has ended. A local location is written directly, any other through the storage that was handed in.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from stateshift.clusters.protocol import StopRequest
+from stateshift.clusters.whole_files import write_whole
+from stateshift.formats.marks import FOLDER, STOP, STOPPING, encode_stop
+from stateshift.spec.location import normal, scheme
+
+
+class MarkerStorage(Protocol):
+    """What we need of a storage: a part of `storage.protocol.Storage`, which this room does not know."""
+
+    def stat(self, path: str) -> object: ...
+
+    def write(self, path: str, content: Callable[[], Iterator[bytes]]) -> int: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def prune(self, under: str = "") -> None: ...
+
+
+OpenStorage = Callable[[str], MarkerStorage]
+
+
+def local_path(location: str) -> str | None:
+    """The path of `file:///a`, `file:/a` and `/a`, taken literally; None for any other scheme."""
+    url = normal(location, os.getcwd())
+    return url.removeprefix("file://") if scheme(url) == "file" else None
+
+
+@dataclass(frozen=True, slots=True)
+class StopMarker:
+    """The marker of one request. `seconds_max` is how long it is good for."""
+
+    request: StopRequest
+    seconds_max: float
+    open_storage: OpenStorage | None
+
+    @property
+    def possible(self) -> bool:
+        return self._path is not None or self.open_storage is not None
+
+    def write(self) -> None:
+        until = time.time() + self.seconds_max
+        content = encode_stop(self.request.job, self.request.tag, until)
+        self.remove_answer()
+        if self._path is not None:
+            write_whole(self._path / STOP, content)
+        else:
+            self._storage.write(STOP, lambda: iter((content,)))
+
+    def answered(self) -> bool:
+        if self._path is not None:
+            return (self._path / STOPPING).exists()
+        return self._storage.stat(STOPPING) is not None
+
+    def remove(self) -> None:
+        """Marker and answer, and the folder where nothing else is in it."""
+        if self._path is None:
+            self._storage.remove(STOP)
+            self.remove_answer()
+            self._storage.prune(FOLDER)
+            return
+        (self._path / STOP).unlink(missing_ok=True)
+        self.remove_answer()
+        try:
+            (self._path / FOLDER).rmdir()
+        except OSError:  # not there, or not empty: both fine
+            return
+
+    def remove_answer(self) -> None:
+        if self._path is not None:
+            (self._path / STOPPING).unlink(missing_ok=True)
+        else:
+            self._storage.remove(STOPPING)
+
+    @property
+    def _path(self) -> Path | None:
+        path = local_path(self.request.location)
+        return Path(path) if path is not None else None
+
+    @property
+    def _storage(self) -> MarkerStorage:
+        assert self.open_storage is not None
+        return self.open_storage(self.request.location)

@@ -1,0 +1,39 @@
+"""Waiting for something outside: bounded, and cut short when somebody asks to stop.
+
+Whatever waits here may be waited for again: the interruption comes between two looks and loses nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from stateshift.errors import Interrupted
+
+T = TypeVar("T")
+
+SECONDS_BETWEEN_LOOKS_MAX = 0.5
+
+
+def wait_for(look: Callable[[], T | None], seconds_max: float, stop: threading.Event | None = None) -> T | None:
+    """What `look` returns as soon as it is not None; None when that has not happened in `seconds_max`.
+    Looks at least once, often at first and more rarely later."""
+    until, pause = time.monotonic() + seconds_max, 0.02
+    while True:
+        found = look()
+        if found is not None:
+            return found
+        left = until - time.monotonic()
+        if left <= 0:
+            return None
+        _pause(min(pause, left), stop)
+        pause = min(pause * 1.5, SECONDS_BETWEEN_LOOKS_MAX)
+
+
+def _pause(seconds: float, stop: threading.Event | None) -> None:
+    if stop is None:
+        time.sleep(seconds)
+    elif stop.wait(seconds):
+        raise Interrupted("interrupted while waiting for a cluster; what was done is written down")

@@ -1,0 +1,91 @@
+"""Files grouped into steps: worthwhile units of journaled work. Forty thousand files are not forty thousand journal
+writes, and one file of ten gigabytes is a step of its own. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from stateshift.spec import JobSpec
+from stateshift.step import CopyFiles
+from stateshift.survey import Facts, FileInfo, Image, ShardFiles
+
+FILES_MAX = 256
+BYTES_MAX = 64 * 1024 * 1024
+
+
+class _Sized(Protocol):
+    @property
+    def size(self) -> int: ...
+
+
+S = TypeVar("S", bound=_Sized)
+
+
+def bundled(items: Iterable[S]) -> Iterator[list[S]]:
+    """Runs of at most FILES_MAX items and, beyond the first, BYTES_MAX bytes; in the order given."""
+    bundle: list[S] = []
+    size = 0
+    for item in items:
+        if bundle and (len(bundle) >= FILES_MAX or size + item.size > BYTES_MAX):
+            yield bundle
+            bundle, size = [], 0
+        bundle.append(item)
+        size += item.size
+    if bundle:
+        yield bundle
+
+
+def shard_bundles(
+    shards: Iterable[ShardFiles], sizes: Mapping[str, int]
+) -> Iterator[tuple[tuple[ShardFiles, ...], int]]:
+    """Shards grouped the same way, with the bytes of each group."""
+    bundle: list[ShardFiles] = []
+    files = size = 0
+    for shard in shards:
+        own = sum(sizes.get(path, 0) for path in shard.files)
+        if bundle and (files + len(shard.files) > FILES_MAX or size + own > BYTES_MAX):
+            yield tuple(bundle), size
+            bundle, files, size = [], 0, 0
+        bundle.append(shard)
+        files, size = files + len(shard.files), size + own
+    if bundle:
+        yield tuple(bundle), size
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Files that go from one location to another, each to the same path."""
+
+    source: str
+    target: str
+    files: tuple[FileInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    groups: tuple[Group, ...]
+    steps: tuple[CopyFiles, ...]
+    sizes: Mapping[str, int]
+
+
+def copies(job: JobSpec, facts: Facts, images: tuple[Image, ...], left_out: frozenset[tuple[str, str]]) -> Copies:
+    """What is copied as it is: what the images need, but for what is published last or rewritten (`left_out`, as
+    (location, path)), and the places that move along, whose files keep their times."""
+    source, target = facts.source.location, facts.target.location
+    infos = {file.path: file for survey in (facts.source, *facts.merges) for file in survey.files}
+    firsts = {path for image in images for path in image.first_read}
+    wanted = sorted({path for image in images for path in image.needed} - firsts)
+    state = tuple(infos[path] for path in wanted if (source, path) not in left_out)
+    groups = [Group(source, target, state)]
+    for data, (here, there) in zip(job.data, facts.data, strict=True):
+        if data.copy:
+            files = tuple(file for file in sorted(here.files) if (here.location, file.path) not in left_out)
+            groups.append(Group(here.location, there.location, files))
+    steps = [
+        CopyFiles(f"copy/{g}-{number}", group.source, group.target, tuple(bundle), keep_times=g > 0)
+        for g, group in enumerate(groups)
+        for number, bundle in enumerate(bundled(group.files))
+    ]
+    return Copies(tuple(groups), tuple(steps), {path: file.size for path, file in infos.items()})

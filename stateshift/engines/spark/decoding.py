@@ -1,0 +1,208 @@
+"""A single file of a checkpoint, decoded into something a person can read. Pure: the person at three in the morning
+sees the bytes that we see.
+
+What a file is, its path tells: the names Spark gives are its only type information.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from stateshift.engines.spark.layout import SINK_LOG
+from stateshift.engines.spark.rows import RowSchema
+from stateshift.errors import FormatError
+from stateshift.formats import marks
+from stateshift.formats.spark import (
+    commits,
+    crc,
+    metadata,
+    offsets,
+    operator_metadata,
+    rocksdb,
+    schema,
+    source_log,
+    state_files,
+)
+from stateshift.formats.spark.names import CheckpointPath, classify
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedFile:
+    """`value` is plain JSON; `lines` is the same for a person."""
+
+    path: str
+    format: str
+    lines: tuple[str, ...]
+    value: Any
+
+
+def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> DecodedFile:
+    """The file at `path` (any location: its last names tell what it is), with `rows` to read state by."""
+    place = classify(inside(path))
+    owner = marks.fence_owner(content)
+    if owner is not None:
+        return DecodedFile(path, "fence", (f"fenced by run {owner}",), {"fenced_by": owner})
+    if path.endswith(marks.INDEX):
+        return _told(path, "index of operators", marks.decode_index(content))
+    if f"{SINK_LOG}/" in path and not path.endswith(".crc"):
+        return _log(path, "file sink log", content)
+    reader = _READERS.get(place.area if place.area != "state" else place.kind or "")
+    if place.area == "sidecar":
+        reader = _hadoop_crc if place.kind == "hadoop-crc" else _spark_crc
+    if reader is None:
+        raise FormatError(
+            "not a file of a checkpoint that stateshift knows",
+            path,
+            0,
+            hint="decoded are metadata, offsets, commits, sources, operator metadata, schemas, deltas, snapshots, "
+            "changelogs, zips and checksums, each under the name that Spark gives it",
+        )
+    return reader(path, content, rows or RowSchema())
+
+
+def schema_path(path: str) -> str | None:
+    """Where the schema lies by which the state file at `path` is read: under shard 0 of its operator."""
+    within = inside(path)
+    place = classify(within)
+    if place.area != "state" or place.operator is None:
+        return None
+    store = "" if place.store == "default" else f"{place.store}/"
+    return path[: len(path) - len(within)] + f"state/{place.operator}/0/{store}_metadata/schema"
+
+
+def inside(path: str) -> str:
+    """The part of a location that lies inside its checkpoint: the shortest end of it that is a name Spark gives."""
+    parts = path.split("/")
+    tails = ("/".join(parts[start:]) for start in range(len(parts) - 1, -1, -1))
+    return next((tail for tail in tails if classify(tail).area not in ("other", "metadata")), parts[-1])
+
+
+def _told(path: str, what: str, value: Any) -> DecodedFile:
+    return DecodedFile(path, what, tuple(json.dumps(value, indent=2, ensure_ascii=False).splitlines()), value)
+
+
+def _metadata(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    return _told(path, "query metadata", {"id": metadata.decode_metadata(content).id})
+
+
+def _offsets(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    entry = offsets.decode_offsets(content)
+    sources = {source.source: _json(source.offset) for source in entry.offsets}
+    value = {
+        "version": entry.version,
+        "batch_watermark_ms": entry.watermark_ms,
+        "batch_timestamp_ms": entry.timestamp_ms,
+        "sources": sources,
+        "conf": dict(entry.conf),
+    }
+    return _told(path, f"offset log v{entry.version}", value)
+
+
+def _commit(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    entry = commits.decode_commit(content)
+    value = {
+        "version": entry.version,
+        "next_batch_watermark_ms": entry.watermark_ms,
+        "state_unique_ids": {op: [list(shard) for shard in shards] for op, shards in entry.state_ids.items()},
+        "sinks": dict(entry.sinks),
+    }
+    return _told(path, f"commit log v{entry.version}", value)
+
+
+def _source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    kind = source_log.source_kind(content)
+    if kind in ("file", "file-sink"):
+        return _log(path, "file source log", content)
+    if kind in ("rate", "kafka"):
+        return _told(path, f"{kind} source, initial offset", _json(source_log.decode_initial_offset(content)))
+    text = content.decode("utf-8", "replace")
+    return DecodedFile(path, "source log of a kind we do not know", tuple(text.splitlines()), text)
+
+
+def _log(path: str, what: str, content: bytes) -> DecodedFile:
+    entries = [dict(entry.fields) for entry in source_log.decode_source_log((content,))]
+    return DecodedFile(path, what, tuple(json.dumps(e, ensure_ascii=False) for e in entries), entries)
+
+
+def _operator(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    found = operator_metadata.decode_operator_metadata(content)
+    stores = [
+        {"name": s.name, "partitions": s.partitions, "schema_paths": list(s.schema_paths)} for s in found.stores
+    ]
+    value = {"operator": found.operator, "name": found.name, "stores": stores, "properties": dict(found.properties)}
+    return _told(path, f"operator metadata v{found.version}", value)
+
+
+def _schema(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    found = schema.decode_schema(content)
+    stores = [{"name": s.name, "key": _json(s.key), "value": _json(s.value)} for s in found.stores]
+    return _told(path, f"state schema v{found.version}", stores)
+
+
+def _zip(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    found = rocksdb.decode_zip_metadata(content)
+    ssts = [{"name": s.dfs_name, "local_name": s.local_name, "bytes": s.size} for s in found.sst_files]
+    return _told(path, "RocksDB snapshot", {"keys": found.keys, "sst_files": ssts})
+
+
+def _delta(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    return _records(path, "changes of one version", state_files.decode_delta((content,)), rows)
+
+
+def _snapshot(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    return _records(path, "snapshot", state_files.decode_snapshot((content,)), rows)
+
+
+def _changelog(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    head, records = state_files.decode_changelog((content,))
+    return _records(path, f"RocksDB changelog v{head.version}", records, rows)
+
+
+def _records(path: str, what: str, records: Iterator[state_files.Record], rows: RowSchema) -> DecodedFile:
+    value = [_record(record, rows) for record in records]
+    lines = tuple(
+        f"{r['do']} {json.dumps(r['key'], ensure_ascii=False)}"
+        + ("" if r["do"] == "delete" else f" = {json.dumps(r['value'], ensure_ascii=False)}")
+        for r in value
+    )
+    return DecodedFile(path, f"{what}, {len(value)} records", lines, value)
+
+
+def _record(record: state_files.Record, rows: RowSchema) -> dict[str, Any]:
+    do = "delete" if record.value is None else "merge" if record.merge else "put"
+    value = None if record.value is None else rows.show_value(record.value)
+    return {"do": do, "key": rows.show_key(record.key), "value": value}
+
+
+def _hadoop_crc(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    found = crc.decode_hadoop_crc(content)
+    return _told(path, "Hadoop checksums", {"bytes_per_chunk": found.bytes_per_chunk, "crc32c": list(found.values)})
+
+
+def _spark_crc(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    found = crc.decode_spark_crc(content)
+    return _told(path, "Spark checksum", {"crc32c": found.value, "bytes": found.size})
+
+
+def _json(text: str | None) -> Any:
+    try:
+        return None if text is None else json.loads(text)
+    except ValueError:
+        return text
+
+
+_READERS: dict[str, Callable[[str, bytes, RowSchema], DecodedFile]] = {
+    "metadata": _metadata,
+    "offsets": _offsets,
+    "commits": _commit,
+    "sources": _source,
+    "state-metadata": _operator,
+    "state-schema": _schema,
+    "zip": _zip,
+    "delta": _delta,
+    "snapshot": _snapshot,
+    "changelog": _changelog,
+}

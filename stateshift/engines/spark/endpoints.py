@@ -1,0 +1,119 @@
+"""Sources and sinks, as far as a checkpoint tells: kinds from the shape of the offsets, places from the source logs.
+
+    {"logOffset":3}                 file          sources/<i>/<n>[.compact] names every file read so far
+    {"topic":{"0":123}}             kafka
+    5                               rate where sources/<i>/0 holds its start; else a memory or socket source
+    {"offset":10,"timestamp":2000}  rate-micro-batch
+    {"reservoirId":…}               delta
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stateshift.engines.spark.reading import Reading
+from stateshift.errors import FormatError
+from stateshift.formats.spark import source_log
+from stateshift.formats.spark.offsets import SourceOffset
+from stateshift.formats.spark.uris import decode_location
+from stateshift.survey import EmbeddedPath, Endpoint
+
+REPLAYABLE: Mapping[str, bool | None] = {
+    "file": True, "kafka": True, "rate": True, "rate-micro-batch": True, "delta": True,
+    "memory or socket": False, "unknown": None,
+}  # fmt: skip
+
+# The settings that the offset log records, by the version that began to. Spark 3.3.4 to 4.3.0, read off real logs.
+SINCE = (
+    ("4.3", "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"),
+    ("4.2", "spark.sql.streaming.stateStore.rocksdb.mergeOperatorVersion"),
+    ("4.0", "spark.sql.streaming.stateStore.encodingFormat"),
+    ("3.5", "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan"),
+    ("3.3", "spark.sql.streaming.statefulOperator.useStrictDistribution"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    endpoints: tuple[Endpoint, ...]
+    embedded: tuple[EmbeddedPath, ...]
+
+
+def endpoints_of(reading: Reading, source_files: list[str], offsets: tuple[SourceOffset, ...]) -> Endpoints:
+    """The sources in plan order, and the directories that the file sources' logs name."""
+    logs: dict[str, list[str]] = {}
+    for path in source_files:
+        parts = path.split("/")
+        if len(parts) == 3:
+            logs.setdefault(parts[1], []).append(path)
+    endpoints, embedded = [], list[EmbeddedPath]()
+    for source in offsets:
+        index, offset = source.source, _json(source.offset or "")
+        kind = _kind(offset, bool(logs.get(index)))
+        endpoints.append(Endpoint("source", index, kind, REPLAYABLE[kind]))
+        if kind == "file":
+            _require_log(reading, index, offset, logs.get(index, []))
+            for path in sorted(logs.get(index, [])):
+                embedded += _places(reading, path)
+    return Endpoints(tuple(endpoints), tuple(embedded))
+
+
+def written_by(settings: Mapping[str, str], operator_metadata: bool) -> str | None:
+    """The oldest Spark that could have written the last offsets."""
+    for version, key in SINCE:
+        if key in settings:
+            return f"{version} or later"
+    return None if not settings else "before 3.3"
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _kind(offset: Any, logged: bool) -> str:
+    if isinstance(offset, int):
+        return "rate" if logged else "memory or socket"
+    if not isinstance(offset, dict):
+        return "unknown"
+    if "logOffset" in offset:
+        return "file"
+    if "reservoirId" in offset:
+        return "delta"
+    if offset.keys() == {"offset", "timestamp"}:
+        return "rate-micro-batch"
+    if offset and all(isinstance(v, dict) and all(k.isdigit() for k in v) for v in offset.values()):
+        return "kafka"
+    return "unknown"
+
+
+def _require_log(reading: Reading, index: str, offset: Any, paths: list[str]) -> None:
+    """The log of a file source must reach the offset without a hole: from its newest compaction on."""
+    wanted = offset.get("logOffset") if isinstance(offset, dict) else None
+    if not isinstance(wanted, int) or wanted < 0:
+        return
+    names = {path.rsplit("/", 1)[-1] for path in paths}
+    compacted = [int(n[:-8]) for n in names if n.endswith(".compact") and n[:-8].isdigit()]
+    base = max((c for c in compacted if c <= wanted), default=-1)
+    for batch in range(base + 1, wanted + 1):
+        if str(batch) not in names and f"{batch}.compact" not in names:
+            path = f"sources/{index}/{batch}"
+            reading.refuse(f"{reading.path(path)} is missing: the source's log has to reach {wanted}", path)
+            return
+
+
+def _places(reading: Reading, path: str) -> list[EmbeddedPath]:
+    """The directories one log file names, with the number of files in each."""
+    folders: dict[str, int] = {}
+    try:
+        for entry in source_log.decode_source_log(reading.chunks(path)):
+            folder = decode_location(entry.path.rsplit("/", 1)[0])
+            folders[folder] = folders.get(folder, 0) + 1
+    except FormatError as error:
+        reading.refuse(f"{reading.path(path)} is damaged: {error.fact}", path, error.offset or 0)
+    return [EmbeddedPath(reading.path(path), folder, count, "source") for folder, count in sorted(folders.items())]

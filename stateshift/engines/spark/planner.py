@@ -1,0 +1,301 @@
+"""The plan of one Spark job, from spec and facts and nothing else.
+
+    halt   fence the source (and the merge directories), then move the merges in by rename: Algorithm 5's order
+    copy   what the chosen batches need and nothing newer, and the data that moves along, in bundles
+    transform   files that name absolute places, rewritten
+    compare     entries of every shard; everything else byte for byte
+    publish     in order: the name index, each query's id and offsets, and last of all the commits
+    submit, confirm
+
+A job that still runs gets a halt plan and, provisionally, the move plan of what is there now.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+
+from stateshift import plain
+from stateshift.engines.spark import findings as look
+from stateshift.engines.spark import layout
+from stateshift.engines.spark.bundles import Copies, bundled, copies, shard_bundles
+from stateshift.engines.spark.rewriting import Rewriting, rewriting_of
+from stateshift.formats.marks import IDLE, INDEX, encode_index
+from stateshift.plan import Phase, Plan, phases_of
+from stateshift.spec import JobSpec, Spec
+from stateshift.step import (
+    AnyStep,
+    AwaitProgress,
+    CompareImages,
+    CopyFiles,
+    FenceSource,
+    MoveFiles,
+    Rename,
+    StopJob,
+    SubmitJob,
+    TransformShard,
+    WriteFile,
+)
+from stateshift.survey import Facts, Finding, Image, Survey
+
+
+def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
+    """The plans of one job in their order: a move plan, behind a halt plan where the job still runs."""
+    if not spec.restart:
+        return (_plan(job, facts, _start_phases(spec, job, facts), look.of_first_start(spec, job, facts)),)
+    if facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued", "unknown"):
+        move = replace(move_plan(spec, job, facts), provisional=True, facts=identity_of(facts))
+        return (halt_plan(job, facts), move)
+    return (move_plan(spec, job, facts),)
+
+
+def halt_plan(job: JobSpec, facts: Facts) -> Plan:
+    """Stop the job at a consistent epoch. What that epoch is, the next survey tells."""
+    again = job.source_submit
+    step = StopJob(
+        name="halt/stop",
+        cluster=job.source_cluster or "",
+        job=job.name,
+        location=job.source,
+        tag=job.stop.get("tag"),
+        seconds_max=float(job.stop.get("seconds_max", 300)),
+        options={key: value for key, value in job.stop.items() if key not in ("tag", "seconds_max")},
+        restart=again.options if again else None,
+        restart_environment=again.environment if again else {},
+    )
+    halted = _plan(job, facts, phases_of(Phase("halt", (step,))), ())
+    return replace(halted, purpose="halt", epoch=None, facts=identity_of(facts))
+
+
+def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+    """Bring the image over, from the facts of a job that has stopped."""
+    found = look.of_move(spec, job, facts)
+    if any(finding.level == "refuse" for finding in found):
+        return _plan(job, facts, (), found)
+    images = tuple(image for survey in (facts.source, *facts.merges) for image in survey.images)
+    rewriting = rewriting_of(job, facts)
+    halt = Phase("halt", tuple(_halt_steps(job, facts)), ordered=True)
+    if job.target is None:
+        publish = Phase("publish", tuple(_index_step(spec, job, facts)), ordered=True)
+        return _plan(job, facts, phases_of(halt, publish, *_start(job, facts, images)), found)
+    copied = copies(job, facts, images, rewriting.paths)
+    phases = phases_of(
+        halt,
+        Phase("copy", tuple(copied.steps)),
+        Phase("transform", tuple(_transforms(rewriting))),
+        Phase("compare", tuple(_compares(job, facts, images, copied))),
+        Phase("publish", tuple(_publish(spec, job, facts, images)), ordered=True),
+        *_start(job, facts, images),
+    )
+    return _plan(job, facts, phases, found)
+
+
+def identity_of(facts: Facts) -> str:
+    """The fingerprint of what does not change while a job runs: who it is and how its state is laid out."""
+    return plain.fingerprint(
+        [
+            [_identity(survey) for survey in (facts.source, *facts.merges)],
+            [facts.target.kind, len(facts.target.files)],
+            [c and c.version for c in (facts.source_cluster, facts.target_cluster)],
+        ]
+    )
+
+
+def fingerprint_of(facts: Facts) -> str:
+    """The fingerprint of a stopped job: every file of it, and its epochs. Places that move along are named only: new
+    input may arrive in them at any time."""
+    return plain.fingerprint(
+        [
+            identity_of(facts),
+            [
+                [sorted(survey.files), [[image.path, image.epoch, image.planned] for image in survey.images]]
+                for survey in (facts.source, *facts.merges)
+            ],
+            [[a.location, b.location] for a, b in facts.data],
+        ]
+    )
+
+
+def _identity(survey: Survey) -> list[object]:
+    return [
+        survey.location,
+        survey.kind,
+        [
+            [i.path, i.identity, i.written_by, [[o.id, o.name, o.provider, o.shards] for o in i.operators]]
+            for i in survey.images
+        ],
+    ]
+
+
+def _plan(job: JobSpec, facts: Facts, phases: tuple[Phase, ...], found: tuple[Finding, ...]) -> Plan:
+    return Plan(
+        job=job.name,
+        engine=layout.ENGINE,
+        purpose="move",
+        source=facts.source.location,
+        target=facts.target.location if job.target else facts.source.location,
+        epoch=facts.source.epoch,
+        phases=phases,
+        findings=found,
+        facts=fingerprint_of(facts),
+    )
+
+
+def _halt_steps(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
+    """A fork leaves its source alone, and a job that stays where it is must be able to go on there."""
+    if job.mode == "move" and job.target is not None:
+        yield from _fence("halt/fence", facts.source)
+    for number, merge in enumerate(facts.merges):
+        yield from _fence(f"halt/fence-merge-{number}", merge)
+        yield from _moves(f"halt/merge-{number}", merge, facts.source)
+
+
+def _fence(name: str, survey: Survey) -> Iterator[AnyStep]:
+    paths = tuple(
+        layout.under(image.path, path)
+        for image in survey.images
+        if image.epoch is not None
+        for path in layout.fence_paths(image.epoch, image.planned)
+    )
+    if paths:
+        yield FenceSource(name, survey.location, paths)
+
+
+def _moves(name: str, merge: Survey, source: Survey) -> Iterator[AnyStep]:
+    """The merge directory's content, renamed into the checkpoint location; both lie below one common root."""
+    root, here, there = common_root(merge.location, source.location)
+    items = tuple(
+        Rename(layout.under(here, file.path), layout.under(there, file.path), file.size)
+        for file in sorted(merge.files)
+        if not file.path.startswith("_stateshift/")
+    )
+    for number, bundle in enumerate(bundled(items)):
+        yield MoveFiles(f"{name}/{number}", root, tuple(bundle))
+
+
+def common_root(first: str, second: str) -> tuple[str, str, str]:
+    """The deepest location above both, and where each lies below it."""
+    a, b = first.split("/"), second.split("/")
+    shared = 0
+    while shared < min(len(a), len(b)) - 1 and a[shared] == b[shared]:
+        shared += 1
+    assert shared >= 3, "two locations on different file systems have no common root"
+    root = "/".join(a[:shared])
+    return root + "/" if root.endswith("//") else root, "/".join(a[shared:]), "/".join(b[shared:])
+
+
+def _transforms(rewriting: Rewriting) -> Iterator[AnyStep]:
+    for number, file in enumerate(rewriting.files):
+        yield TransformShard(
+            name=f"transform/{number}",
+            transform=file.transform,
+            options=file.options,
+            source=file.source,
+            inputs=(file.info,),
+            target=file.target,
+            outputs=(file.info.path,),
+        )
+
+
+def _compares(job: JobSpec, facts: Facts, images: tuple[Image, ...], copied: Copies) -> Iterator[AnyStep]:
+    """By entries: the shards' entries, and the files that hold none byte for byte. By digests: every file."""
+    numbers = (f"compare/{number}" for number in itertools.count())
+    if job.verify == "entries":
+        for image in images:
+            for shards, size in shard_bundles(image.shards, copied.sizes):
+                yield CompareImages(
+                    next(numbers), layout.ENGINE, facts.source.location, facts.target.location,
+                    shards, None, (), image.settings, size,
+                )  # fmt: skip
+    if job.verify != "none":
+        folded = {path for image in images for shard in image.shards for path in shard.files}
+        for group in copied.groups:
+            left = tuple(f for f in group.files if job.verify == "digests" or f.path not in folded)
+            for bundle in bundled(left):
+                paths, size = tuple(file.path for file in bundle), sum(file.size for file in bundle)
+                yield CompareImages(
+                    next(numbers), layout.ENGINE, group.source, group.target, (), None, paths, {}, size
+                )
+
+
+def _publish(spec: Spec, job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[AnyStep]:
+    """The name index, then ids and offsets of every query, and only then the commits."""
+    yield from _index_step(spec, job, facts)
+    firsts = [
+        (image, layout.under(image.path, path))
+        for image in images
+        if image.epoch is not None
+        for path in layout.first_read(image.epoch, look.kept_batch(job, image))
+    ]
+    commits = [(i, path) for i, path in firsts if path == layout.under(i.path, layout.commit_path(i.epoch or 0))]
+    others = [pair for pair in firsts if pair not in commits]
+    infos = {file.path: file for survey in (facts.source, *facts.merges) for file in survey.files}
+    for number, (image, path) in enumerate(others + commits):
+        name = f"publish/{number}"
+        if job.mode == "fork" and path == layout.under(image.path, layout.METADATA):
+            content = json.dumps({"id": _forked_id(image, facts)}, separators=(",", ":"))
+            yield WriteFile.of(name, facts.target.location, path, content.encode())
+        else:
+            yield CopyFiles(name, facts.source.location, facts.target.location, (infos[path],))
+
+
+def _forked_id(image: Image, facts: Facts) -> str:
+    """A fork is another query: idempotent sinks must not take it for the first. The same fork gets the same id."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{image.identity} {facts.target.location} {image.path}"))
+
+
+def _index_step(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
+    names = look.directories(spec, job, facts)
+    if not names:
+        return
+    location = facts.target.location if job.target else facts.source.location
+    content = encode_index(names)
+    held = facts.source.names if job.target is None else None
+    if held != names:
+        yield WriteFile.of("publish/index", location, INDEX, content)
+
+
+def _start_phases(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Phase, ...]:
+    """`restart: false`: the first deployment. The name index, and the job is started."""
+    publish = Phase("publish", tuple(_index_step(spec, replace(job, target=None), facts)), ordered=True)
+    return phases_of(publish, *_start(replace(job, target=None), facts, facts.source.images))
+
+
+def _start(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[Phase]:
+    if job.submit is None or job.target_cluster is None:
+        return
+    location = facts.target.location if job.target else facts.source.location
+    submit = SubmitJob(
+        name="submit/job",
+        cluster=job.target_cluster,
+        job=job.name,
+        location=job.destination,  # as the spec spells it: the job's Hadoop may know s3a, and not s3
+        connection=job.connection,
+        options=job.submit.options,
+        environment=job.submit.environment,
+    )
+    yield Phase("submit", (submit,))
+    commits, idles = _awaited(images)
+    if commits:
+        yield Phase("confirm", (
+            AwaitProgress(
+                name="confirm/progress",
+                cluster=job.target_cluster,
+                job=job.name,
+                location=location,
+                commits=commits,
+                idle=idles,
+                epoch=facts.source.epoch,
+                seconds_max=job.submit.seconds_max,
+            ),
+        ))  # fmt: skip
+
+
+def _awaited(images: tuple[Image, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Per query: the commit it writes first, and the note it leaves when it has nothing to read."""
+    moved = [image for image in images if image.epoch is not None]
+    commits = tuple(layout.under(i.path, layout.commit_path((i.epoch or 0) + 1)) for i in moved)
+    return commits, tuple(layout.under(i.path, IDLE) for i in moved)

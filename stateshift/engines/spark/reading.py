@@ -1,0 +1,51 @@
+"""Reading the small files of one query's checkpoint: each by its path inside the image, each decoded or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from stateshift.engines.spark.layout import under
+from stateshift.errors import FormatError, MissingFile
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Finding
+
+SMALL = 64 * 1024 * 1024
+
+T = TypeVar("T")
+
+
+class Reading:
+    """One image being read; what cannot be decoded is collected as findings rather than raised."""
+
+    def __init__(self, storage: Storage, prefix: str) -> None:
+        self.storage, self.prefix = storage, prefix
+        self.findings: list[Finding] = []
+
+    def path(self, path: str) -> str:
+        return under(self.prefix, path)
+
+    def content(self, path: str) -> bytes:
+        return self.storage.read(self.path(path), SMALL)
+
+    def chunks(self, path: str) -> Iterator[bytes]:
+        return self.storage.chunks(self.path(path))
+
+    def decoded(self, path: str, decode: Callable[[bytes], T]) -> T | None:
+        """The decoded file; None, and a refusal among the findings, where it is missing or damaged."""
+        try:
+            return decode(self.content(path))
+        except MissingFile:
+            self.refuse(f"{self.path(path)} is missing: a restart reads it", path)
+        except FormatError as error:
+            self.refuse(f"{self.path(path)} is damaged: {error.fact}", path, error.offset or 0)
+        return None
+
+    def refuse(self, message: str, path: str | None = None, offset: int | None = None) -> None:
+        where = f"stateshift verify {self.storage.location}"
+        self.findings.append(
+            Finding("refuse", message, hint=where, path=path and self.path(path), offset=offset)
+        )
+
+    def warn(self, message: str, path: str | None = None) -> None:
+        self.findings.append(Finding("warn", message, path=path and self.path(path)))

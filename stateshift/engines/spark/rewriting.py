@@ -1,0 +1,84 @@
+"""Which files name absolute places, and what becomes of those names. Pure.
+
+    state/<op>/_metadata/v2/<batch>    names the checkpoint itself          source location -> target location
+    sources/<i>/<n>[.compact]          names every input file               as `data` of the spec says
+    <output>/_spark_metadata/<n>       names every output file              as `data` of the spec says
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stateshift.engines.spark.layout import SINK_LOG
+from stateshift.spec import JobSpec
+from stateshift.survey import EmbeddedPath, Facts, FileInfo, Image
+
+REWRITE_LOG = "spark.rewrite-log"
+REWRITE_OPERATOR_METADATA = "spark.rewrite-operator-metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """One file that is read at `source`, rewritten, and written to the same path at `target`."""
+
+    transform: str
+    options: Mapping[str, Any]
+    source: str
+    target: str
+    info: FileInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    files: tuple[Rewritten, ...]
+
+    @property
+    def paths(self) -> frozenset[tuple[str, str]]:
+        return frozenset((file.source, file.info.path) for file in self.files)
+
+
+def rewriting_of(job: JobSpec, facts: Facts) -> Rewriting:
+    """Everything that has to be rewritten for the image to work where it goes."""
+    source, target = facts.source.location, facts.target.location
+    infos = {file.path: file for survey in (facts.source, *facts.merges) for file in survey.files}
+    places = tuple((data.source, data.target) for data in job.data)
+    files = []
+    for survey in (facts.source, *facts.merges):
+        own = (*places, (survey.location, target), (job.source, job.destination))
+        for path, embedded in needed_embedded(survey.images).items():
+            inside = any(e.role == "self" for e in embedded)
+            transform = REWRITE_OPERATOR_METADATA if inside else REWRITE_LOG
+            if inside or any(covered(e.path, places) for e in embedded):
+                files.append(Rewritten(transform, _options(own), source, target, infos[path]))
+    for data, (here, there) in zip(job.data, facts.data, strict=True):
+        if data.copy:
+            logs = [file for file in here.files if is_sink_log(file.path)]
+            files += [Rewritten(REWRITE_LOG, _options(places), here.location, there.location, f) for f in logs]
+    return Rewriting(tuple(files))
+
+
+def needed_embedded(images: tuple[Image, ...]) -> dict[str, list[EmbeddedPath]]:
+    """Of the files a restart needs, those that name absolute places, with what they name."""
+    found: dict[str, list[EmbeddedPath]] = {}
+    for image in images:
+        needed = set(image.needed)
+        for embedded in image.embedded:
+            if embedded.file in needed:
+                found.setdefault(embedded.file, []).append(embedded)
+    return found
+
+
+def covered(path: str, places: tuple[tuple[str, str], ...]) -> bool:
+    """Whether a directory named in the image lies in one of the places that move along."""
+    return any(path == source or path.startswith(source.rstrip("/") + "/") for source, _ in places)
+
+
+def is_sink_log(path: str) -> bool:
+    return f"/{SINK_LOG}/" in f"/{path}" and not path.rsplit("/", 1)[-1].startswith(".")
+
+
+def _options(places: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """Names that lie in none of the places stay: the findings have asked before."""
+    return {"mapping": [list(place) for place in places], "unmapped": "keep"}

@@ -1,0 +1,99 @@
+"""What is there: a Spark checkpoint, or a workflow directory of per-operator ones, surveyed without a JVM.
+
+One listing, then a handful of small files per query: its id, the last offsets, the last commit, operator metadata, the
+source logs (for the absolute places in them) and, for RocksDB, the metadata inside the zips the last epoch needs.
+State itself is not decoded: that is what `entries` is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from stateshift.engines.spark import layout
+from stateshift.engines.spark.reading import Reading
+from stateshift.engines.spark.restart import surveyed_image
+from stateshift.errors import FormatError
+from stateshift.formats.marks import FOLDER, INDEX, TEMPORARY, decode_index
+from stateshift.storage.protocol import Storage
+from stateshift.survey import FileInfo, Finding, Image, Survey
+
+TOP = ("offsets/", "commits/", "state/", "sources/")
+
+
+def survey(storage: Storage, thorough: bool = False) -> Survey:
+    """Everything at the storage's location. `thorough` looks into the zips of every epoch, not only of the last."""
+    files = tuple(sorted(file for file in storage.list() if not is_temporary(file.path)))
+    names, findings = _names(storage, files)
+    prefixes = _images(files)
+    findings += _mixed(storage, prefixes)
+    named = {directory: name for name, directory in names.items()}
+    images = tuple(
+        replace(image, name=named.get(prefix))
+        for prefix in prefixes
+        for image in _surveyed(storage, files, prefix, thorough)
+    )
+    kind = "workflow" if images and prefixes != [""] else "checkpoint" if images else _other(files)
+    return Survey(
+        location=storage.location,
+        engine="spark" if images else None,
+        kind=kind,  # type: ignore[arg-type]
+        files=files,
+        images=images,
+        findings=tuple(findings),
+        names=names,
+    )
+
+
+def is_temporary(path: str) -> bool:
+    """Leftovers of writers: Spark's own `.name.uuid.tmp` and ours."""
+    name = path.rsplit("/", 1)[-1]
+    return name.startswith(TEMPORARY) or (name.startswith(".") and name.endswith(".tmp"))
+
+
+def _surveyed(storage: Storage, files: tuple[FileInfo, ...], prefix: str, thorough: bool) -> Iterator[Image]:
+    start = f"{prefix}/" if prefix else ""
+    own = files if not prefix else tuple(file for file in files if file.path.startswith(start))
+    yield surveyed_image(Reading(storage, prefix), own, thorough)
+
+
+def _names(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[dict[str, str], list[Finding]]:
+    """The name index, if there is one that can be read."""
+    if not any(file.path == INDEX for file in files):
+        return {}, []
+    try:
+        return decode_index(storage.read(INDEX, 1 << 24)), []
+    except FormatError as error:
+        return {}, [Finding("warn", f"{INDEX}: {error.fact}", path=INDEX, offset=error.offset)]
+
+
+def _images(files: tuple[FileInfo, ...]) -> list[str]:
+    """Where checkpoints lie below the location: "" for the location itself, else the directories of a workflow."""
+    found: set[str] = set()
+    for path, _, _ in files:
+        if path == layout.METADATA or path.startswith(TOP):
+            found.add("")
+        else:
+            head, _, rest = path.partition("/")
+            if head != FOLDER and (rest == layout.METADATA or rest.startswith(TOP)):
+                found.add(head)
+    return sorted(found)
+
+
+def _mixed(storage: Storage, prefixes: list[str]) -> list[Finding]:
+    """A checkpoint with others inside is two things put on top of each other: no plan can tell which is meant."""
+    if "" not in prefixes or len(prefixes) == 1:
+        return []
+    inside = ", ".join(prefixes[1:4])
+    return [
+        Finding(
+            "refuse",
+            f"{storage.location} is a checkpoint and holds others too ({inside}): it is not clear which is meant",
+            hint=f"name one of them: stateshift inspect {storage.location}/{prefixes[1]}",
+        )
+    ]
+
+
+def _other(files: tuple[FileInfo, ...]) -> str:
+    ours = all(file.path.startswith(f"{FOLDER}/") for file in files)
+    return "empty" if ours else "foreign"

@@ -1,0 +1,42 @@
+"""The pure transforms that Spark plans name: source streams in, target streams out, nothing else touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stateshift.engines.spark.rewriting import REWRITE_LOG, REWRITE_OPERATOR_METADATA
+from stateshift.formats.spark import operator_metadata, source_log
+from stateshift.formats.spark.uris import Relocation, encode_location
+from stateshift.storage.protocol import Content
+from stateshift.world import Transform
+
+
+def rewrite_log(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+    """A file source's or a file sink's log with its places changed, line by line."""
+    (log,) = inputs
+    relocation = _relocation(options)
+    return (lambda: source_log.rewrite_source_log(log(), relocation, options["unmapped"]),)
+
+
+def rewrite_operator_metadata(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+    """An operator's metadata with the paths of its schema files changed."""
+    (content,) = inputs
+    relocation = _relocation(options)
+
+    def rewritten() -> bytes:
+        metadata = operator_metadata.decode_operator_metadata(b"".join(content()))
+        return operator_metadata.encode_operator_metadata(operator_metadata.relocated(metadata, relocation))
+
+    return (lambda: iter((rewritten(),)),)
+
+
+def _relocation(options: Mapping[str, Any]) -> Relocation:
+    """The spec speaks of places as a person writes them; in the files they stand as Hadoop quotes them."""
+    return Relocation({encode_location(old): encode_location(new) for old, new in options["mapping"]})
+
+
+TRANSFORMS: Mapping[str, Transform] = {
+    REWRITE_LOG: rewrite_log,
+    REWRITE_OPERATOR_METADATA: rewrite_operator_metadata,
+}

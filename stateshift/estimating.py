@@ -1,0 +1,57 @@
+"""How long a plan may take, reckoned from a short read probe. Outside every fingerprint: rates drift."""
+
+from __future__ import annotations
+
+import time
+
+from stateshift.errors import StorageError
+from stateshift.plan import Estimate, Plan
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Facts, Rates, Survey
+
+PROBE_FILES = 24
+PROBE_BYTES = 32 * 1024 * 1024
+PROBE_SECONDS = 0.5
+START_SECONDS = 20.0
+
+
+def probe(storage: Storage, survey: Survey) -> Rates | None:
+    """Read a few small files and some of the largest: how fast files open, and how fast bytes come."""
+    files = sorted(survey.files, key=lambda file: file.size)
+    if not files:
+        return None
+    began, opened = time.perf_counter(), 0
+    try:
+        for file in files[:: max(1, len(files) // PROBE_FILES)][:PROBE_FILES]:
+            next(storage.chunks(file.path), b"")
+            opened += 1
+            if time.perf_counter() - began > PROBE_SECONDS:
+                break
+        per_file = (time.perf_counter() - began) / opened
+        began, read = time.perf_counter(), 0
+        for chunk in storage.chunks(files[-1].path):
+            read += len(chunk)
+            if read >= PROBE_BYTES or time.perf_counter() - began > PROBE_SECONDS:
+                break
+        seconds = time.perf_counter() - began
+    except StorageError:
+        return None  # the survey is a moment old: what vanished since is the plan's business, not the estimate's
+    # A small file tells how fast files open and nothing of bytes: below a megabyte assume a modest disk.
+    return Rates(read / seconds if read >= 1 << 20 and seconds > 0 else 200e6, 1 / max(per_file, 1e-6))
+
+
+def estimated(plan: Plan, facts: Facts) -> Estimate:
+    """Seconds for the whole plan, and for the part of it in which the job is down: all of it, in a plain move."""
+    rates = facts.rates or Rates(100e6, 200.0)
+    moved = [p for p in plan.phases if p.name in ("copy", "transform", "compare", "publish")]
+    # What is copied is read, written and synced; what is compared is read on both sides.
+    seconds = sum(2 * phase.files / rates.files_per_second + 2 * phase.bytes / rates.bytes_per_second for phase in moved)
+    starting = START_SECONDS if plan.phase("submit") else 0.0
+    stopping = float(START_SECONDS / 2) if plan.phase("halt") and plan.purpose == "halt" else 0.0
+    basis = (
+        f"read at {rates.bytes_per_second / 1e6:.0f} MB/s and {rates.files_per_second:.0f} files/s"
+        f"{'' if facts.rates else ' (assumed)'}, writes assumed as fast"
+        + (f", {START_SECONDS:.0f} s assumed for the job's start" if starting else "")
+    )
+    total = round(seconds + starting + stopping, 2)
+    return Estimate(total, total, basis)

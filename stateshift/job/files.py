@@ -1,0 +1,106 @@
+"""The small files beside an image, as a job reads and writes them: directly on a local path, else through Hadoop's
+FileSystem in the session's JVM, which knows every scheme that Spark itself knows.
+
+A local path is never touched through Hadoop: it would leave checksums that do not fit what others write there.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from stateshift.errors import PlanError
+from stateshift.formats.marks import TEMPORARY
+from stateshift.spec.location import NoLocation, normal
+
+
+def reachable(place: str) -> bool:
+    """Whether files can be read and written at this location now."""
+    return _local(place) is not None or jvm() is not None
+
+
+def read(place: str, path: str) -> bytes | None:
+    """The whole file, None where there is none."""
+    local = _local(place)
+    if local is None:
+        return _read_hadoop(_file(place, path))
+    try:
+        return (local / path).read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def write(place: str, path: str, content: bytes) -> None:
+    """The whole file, in place of what was there."""
+    local = _local(place)
+    if local is None:
+        _write_hadoop(_file(place, path), content)
+        return
+    file = local / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    temporary = file.parent / f"{TEMPORARY}{file.name}-{os.getpid()}-{threading.get_ident()}.tmp"
+    temporary.write_bytes(content)
+    temporary.replace(file)
+
+
+def _local(place: str) -> Path | None:
+    try:
+        url = normal(place, os.getcwd())
+    except NoLocation:
+        return None
+    return Path(url.removeprefix("file://")) if url.startswith(("file://", "/")) else None
+
+
+def _file(place: str, path: str) -> Any:
+    java = jvm()
+    if java is None:
+        raise PlanError(
+            f"{place} is reached through Spark, and there is no classic Spark session",
+            hint="build the SparkSession first (Spark Connect has no file systems to lend)",
+        )
+    return java.org.apache.hadoop.fs.Path(f"{place.rstrip('/')}/{path}")
+
+
+def _read_hadoop(file: Any) -> bytes | None:
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        stream = _file_system(file).open(file)
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() == "java.io.FileNotFoundException":
+            return None
+        raise
+    try:
+        return bytes(stream.readAllBytes())
+    finally:
+        stream.close()
+
+
+def _write_hadoop(file: Any, content: bytes) -> None:
+    stream = _file_system(file).create(file, True)
+    try:
+        stream.write(bytearray(content))
+    finally:
+        stream.close()
+
+
+def _file_system(file: Any) -> Any:
+    return file.getFileSystem(_context()._jsc.hadoopConfiguration())
+
+
+def jvm() -> Any:
+    """The session's JVM as py4j shows it; None where there is no session."""
+    context = _context()
+    return context._jvm if context is not None else None
+
+
+def _context() -> Any:
+    """The running SparkContext, without importing pyspark into a process that has none."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context

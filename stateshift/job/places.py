@@ -1,0 +1,96 @@
+"""Where a job's checkpoint is, and each of its operators': `location`, `checkpoint`."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from stateshift.errors import Complaint, PlanError, SpecError
+from stateshift.formats import marks, uid
+from stateshift.job import files
+from stateshift.spec.model import HashProfile, JobSpec, Spec
+
+_asked: dict[tuple[str, str], str] = {}  # (location, directory) -> the name it was asked for under, in this process
+
+
+def location(job: str | None = None, spec: Spec | str | None = None) -> str:
+    """The checkpoint location of this job. `spec` is a spec, or the path of one."""
+    handed_over, ours = os.environ.get("STATESHIFT_CHECKPOINT"), os.environ.get("STATESHIFT_JOB")
+    if handed_over and (job is None or ours is None or job == ours):
+        return handed_over
+    current = _current(spec)
+    if current is None:
+        raise SpecError(
+            (Complaint("", "no checkpoint location: there is neither STATESHIFT_CHECKPOINT nor a spec"),),
+            hint="export STATESHIFT_SPEC=spec.json, or submit the job through stateshift",
+        )
+    entry = _entry(current, job or ours)
+    return entry.destination if current.restart else entry.source
+
+
+def checkpoint(name: str, job: str | None = None, spec: Spec | str | None = None) -> str:
+    """Where the operator of this name keeps its state. Creates nothing but the entry in the index."""
+    place = location(job, spec)
+    index = files.read(place, marks.INDEX) if files.reachable(place) else None
+    known = marks.decode_index(index, f"{place}/{marks.INDEX}") if index is not None else {}
+    directory = _directory(name, job, _current(spec), known)
+    _claim(place, directory, name, known)
+    if known.get(name) != directory and files.reachable(place):
+        files.write(place, marks.INDEX, marks.encode_index({**known, name: directory}))
+    return f"{place.rstrip('/')}/{directory}"
+
+
+def _claim(place: str, directory: str, name: str, known: Mapping[str, str]) -> None:
+    """Refuse a directory that another name has, in the index or in this process (IS-7)."""
+    others = [other for other, taken in known.items() if taken == directory]
+    for other in (*others, _asked.get((place, directory), name)):
+        if other != name:
+            raise PlanError(
+                f"{name!r} and {other!r} both have the directory {directory} below {place}",
+                hint='rename one of them, or give one a "directory" in the spec\'s operators',
+            )
+    _asked[place, directory] = name
+
+
+def _directory(name: str, job: str | None, spec: Spec | None, known: Mapping[str, str]) -> str:
+    """What the spec says, else what the index says, else the hash: in this order, so that state that is there is found
+    again under another hash profile, or where the job does not see the spec."""
+    if spec is not None:
+        operators = _entry(spec, job or os.environ.get("STATESHIFT_JOB")).operators
+        given = next((operator.directory for operator in operators if operator.name == name), None)
+        if given is not None:
+            return given
+    profile = spec.uid_hash if spec is not None else HashProfile()
+    return known.get(name) or uid.directory_name(name, profile.p, profile.m, profile.offset, profile.signed)
+
+
+def _current(spec: Spec | str | None) -> Spec | None:
+    path = spec if spec is not None else os.environ.get("STATESHIFT_SPEC") or None
+    if not isinstance(path, str):
+        return path
+    from stateshift.spec import parse_spec
+
+    try:
+        text = Path(path).read_text("utf-8")
+    except OSError as error:
+        complaint = Complaint("", f"cannot read the spec: {error}", path)
+        raise SpecError((complaint,), hint="correct STATESHIFT_SPEC") from error
+    return parse_spec(text, base=str(Path(path).absolute().parent), environment=os.environ)
+
+
+def _entry(spec: Spec, name: str | None) -> JobSpec:
+    """The entry of this name, and no other (IS-3); without a name the only one."""
+    names = [entry.name for entry in spec.jobs]
+    if name is None and len(names) == 1:
+        return spec.jobs[0]
+    if name is None:
+        complaint = Complaint("/jobs", f"which of {', '.join(names)} is this job?")
+        raise SpecError((complaint,), hint=f"export STATESHIFT_JOB={names[0]}" if names else None)
+    entry = spec.job(name)
+    if entry is None:
+        near = difflib.get_close_matches(name, names, n=1)
+        message = f"no job is called {name!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
+        raise SpecError((Complaint("/jobs", message, name, ", ".join(names)),))
+    return entry

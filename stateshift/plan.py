@@ -1,0 +1,142 @@
+"""What will be done, as a value: phases of typed steps. `plan` prints exactly what `apply` executes.
+
+    Plan
+      job, engine, purpose      purpose: halt (stop the job), move (bring its image over)
+      phases                    barriers, in the order of PHASES, empty ones left out
+        steps                     independent of each other, except in an ordered phase, where each follows the last
+      findings                  what a person should know before
+      facts                     the fingerprint of what this was computed from
+      estimate                  outside the fingerprint: rates drift, plans do not
+
+The same spec and facts give the same plan, byte for byte. To JSON and back without loss.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from stateshift import plain
+from stateshift.errors import PlanError
+from stateshift.step import AnyStep
+from stateshift.survey import Finding
+
+# One number for the shape of saved plans and journals. Raised whenever a step's fields change their meaning.
+PLAN_VERSION = 1
+
+PhaseName = Literal[
+    "prepare", "halt", "copy", "transform", "compare", "publish", "submit", "confirm", "retire"
+]
+PHASES: tuple[PhaseName, ...] = (
+    "prepare", "halt", "copy", "transform", "compare", "publish", "submit", "confirm", "retire",
+)  # fmt: skip
+
+Purpose = Literal["halt", "move"]
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Steps between two barriers. `ordered` where the order is the point: an image becomes visible by it."""
+
+    name: PhaseName
+    steps: tuple[AnyStep, ...]
+    ordered: bool = False
+
+    @property
+    def files(self) -> int:
+        return sum(step.files for step in self.steps)
+
+    @property
+    def bytes(self) -> int:
+        return sum(step.bytes for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How long it may take, and what that was reckoned from."""
+
+    seconds: float
+    downtime_seconds: float
+    basis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    job: str
+    engine: str
+    purpose: Purpose
+    source: str
+    target: str
+    epoch: int | None
+    phases: tuple[Phase, ...]
+    findings: tuple[Finding, ...]
+    facts: str
+    provisional: bool = False
+    estimate: Estimate | None = None
+
+    def __iter__(self) -> Iterator[AnyStep]:
+        return (step for phase in self.phases for step in phase.steps)
+
+    @property
+    def fingerprint(self) -> str:
+        """A name for exactly these steps made from exactly these facts. What is only told to a person (findings may
+        speak of the time of day, estimates drift) stands outside."""
+        return plain.fingerprint([PLAN_VERSION, replace(self, estimate=None, findings=())])
+
+    @property
+    def files(self) -> int:
+        return sum(phase.files for phase in self.phases)
+
+    @property
+    def bytes(self) -> int:
+        return sum(phase.bytes for phase in self.phases)
+
+    @property
+    def refusals(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.level == "refuse")
+
+    def phase(self, name: str) -> Phase | None:
+        return next((phase for phase in self.phases if phase.name == name), None)
+
+
+def phases_of(*phases: Phase) -> tuple[Phase, ...]:
+    """The phases that have steps, in the one order there is; step names are checked to be unique."""
+    kept = tuple(phase for phase in phases if phase.steps)
+    assert [p.name for p in kept] == sorted((p.name for p in kept), key=PHASES.index), "phases out of order"
+    names = [step.name for phase in kept for step in phase.steps]
+    assert len(names) == len(set(names)), "two steps of one name"
+    return kept
+
+
+def encode_plan(plan: Plan) -> dict[str, Any]:
+    """The plan as plain JSON, with its fingerprint for readers."""
+    return {
+        "stateshift_plan": PLAN_VERSION,
+        "fingerprint": plan.fingerprint,
+        **plain.to_plain(plan),
+    }
+
+
+def decode_plan(value: Any) -> Plan:
+    """The inverse; refuses a plan of another version and one that was edited by hand."""
+    version = value.get("stateshift_plan") if isinstance(value, dict) else None
+    if version != PLAN_VERSION:
+        raise PlanError(
+            f"not a plan of this version of stateshift (found {json.dumps(version)}, expected {PLAN_VERSION})",
+            hint="make the plan again: stateshift plan SPEC -o FILE",
+        )
+    body = {key: item for key, item in value.items() if key not in ("stateshift_plan", "fingerprint")}
+    try:
+        plan: Plan = plain.from_plain(Plan, body)
+    except plain.Misfit as error:
+        raise PlanError(
+            f"not a plan: {error}", hint="make the plan again: stateshift plan SPEC -o FILE"
+        ) from error
+    if plan.fingerprint != value.get("fingerprint"):
+        raise PlanError(
+            "the plan's content does not match its fingerprint: it was changed by hand or damaged",
+            hint="make the plan again: stateshift plan SPEC -o FILE",
+        )
+    return plan

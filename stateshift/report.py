@@ -1,0 +1,152 @@
+"""The run, told to a person or a program. Nothing is in a report that is not in the journal.
+
+    Report
+      state, jobs
+        job        phases as a timeline, downtime, what a rollback had to leave
+      failure
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from stateshift.journal import PlanProgress, Progress, StepProgress
+from stateshift.plan import PHASES
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseReport:
+    """`start` is in seconds since the run began."""
+
+    name: str
+    start: float
+    seconds: float
+    steps: int
+    done: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    job: str
+    state: str
+    phases: tuple[PhaseReport, ...]
+    files: int
+    bytes: int
+    downtime_seconds: float | None
+    downtime_from: str | None
+    idle: bool
+    notes: tuple[str, ...]
+    left: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FailureReport:
+    error: str
+    message: str
+    hint: str | None
+    exit_code: int
+    step: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    run: str
+    state: str
+    seconds: float
+    downtime_seconds: float | None
+    phases: tuple[PhaseReport, ...]
+    jobs: tuple[JobReport, ...]
+    left: tuple[str, ...]
+    failure: FailureReport | None
+
+
+def summarize(progress: Progress) -> Report:
+    """Everything worth telling of a run, at any point of it."""
+    jobs = tuple(_job(progress, name) for name in progress.jobs if _plans(progress, name))
+    downtimes = [job.downtime_seconds for job in jobs if job.downtime_seconds is not None]
+    failure = progress.failure
+    return Report(
+        run=progress.run,
+        state=progress.state,
+        seconds=round(max(0.0, progress.ended - progress.began), 3),
+        downtime_seconds=max(downtimes) if downtimes else None,
+        phases=_phases(progress, list(progress.plans)),
+        jobs=jobs,
+        left=progress.left,
+        failure=None
+        if failure is None
+        else FailureReport(failure.error, failure.message, failure.hint, failure.exit_code, failure.step),
+    )
+
+
+def _plans(progress: Progress, job: str) -> list[PlanProgress]:
+    return [plan for plan in progress.plans if plan.job == job]
+
+
+def _job(progress: Progress, name: str) -> JobReport:
+    plans = _plans(progress, name)
+    phases = _phases(progress, plans)
+    down, down_from = _downtime(plans)
+    steps = [step for plan in plans for step in plan.steps.values()]
+    idle = any(step.evidence and step.evidence.get("idle") for step in steps)
+    notes = ("the job restored its state and had nothing to read: no batch yet",) if idle else ()
+    return JobReport(
+        job=name,
+        state=_state(plans),
+        phases=phases,
+        files=sum(phase.files for phase in phases if phase.name in ("copy", "transform", "publish")),
+        bytes=sum(phase.bytes for phase in phases if phase.name in ("copy", "transform", "publish")),
+        downtime_seconds=down,
+        downtime_from=down_from,
+        idle=idle,
+        notes=notes,
+        left=tuple(line for step in steps for line in step.left),
+    )
+
+
+def _state(plans: Iterable[PlanProgress]) -> str:
+    plans = list(plans)
+    if all(plan.undone for plan in plans):
+        return "rolled-back"
+    return "finished" if all(plan.finished_at is not None for plan in plans) else "unfinished"
+
+
+def _phases(progress: Progress, plans: list[PlanProgress]) -> tuple[PhaseReport, ...]:
+    found = []
+    for name in PHASES:
+        steps = [step for plan in plans for step in plan.steps.values() if step.phase == name]
+        if steps:
+            found.append(_phase(name, steps, progress.began))
+    return tuple(found)
+
+
+def _phase(name: str, steps: list[StepProgress], began: float) -> PhaseReport:
+    start, end = min(step.at for step in steps), max(step.at + step.seconds for step in steps)
+    done = [step for step in steps if step.state == "finished"]
+    return PhaseReport(
+        name=name,
+        start=round(start - began, 3),
+        seconds=round(end - start, 3),
+        steps=len(steps),
+        done=len(done),
+        files=sum(step.files for step in done),
+        bytes=sum(step.bytes for step in done),
+    )
+
+
+def _downtime(plans: list[PlanProgress]) -> tuple[float | None, str | None]:
+    """From the halt to the target job's first committed batch; None while one of the two is missing. Where the job was
+    stopped before the run, only the part that this run took is known, and it is said so."""
+    steps = [step for plan in plans for step in plan.steps.values() if step.evidence]
+    ends = [s.evidence["at"] for s in steps if s.evidence and s.phase == "confirm" and "at" in s.evidence]
+    if not ends or any(step.state == "undone" for step in steps):
+        return None, None
+    stops = [s.evidence for s in steps if s.evidence and s.phase == "halt" and "state_before" in s.evidence]
+    ran = [e for e in stops if e["state_before"] in ("running", "queued", "unknown")]
+    if ran:
+        return round(max(ends) - min(e["at"] for e in ran), 3), "halt"
+    starts = [step.at for step in steps if step.phase != "prepare"]
+    return round(max(ends) - min(starts), 3), "start of the run: the job was stopped before"

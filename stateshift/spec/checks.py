@@ -1,0 +1,129 @@
+"""What has to hold between the parts of a spec. Every check sees all jobs and adds its complaints; none stops another.
+
+Nothing here looks at bytes: whether two names have the same hash is told where hashes are made, and what lies at a
+location is told by its survey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+
+from stateshift.spec.jobs import ReadJob
+from stateshift.spec.location import relation, scheme
+from stateshift.spec.model import ClusterSpec, Spec
+from stateshift.spec.place import Complaints, Place
+
+_RELATION = {"same": "is", "inside": "lies inside", "around": "holds"}
+
+
+def check(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> None:
+    _check_names(complaints, jobs)
+    _check_operators(complaints, jobs)
+    _check_targets(complaints, jobs)
+    for read in jobs:
+        _check_clusters(complaints, spec.clusters, read)
+        _check_ends(complaints, read)
+        _check_merges(complaints, read)
+        _check_data(complaints, read)
+        _check_fork(complaints, read)
+
+
+def _check_names(complaints: Complaints, jobs: list[ReadJob]) -> None:
+    for name, place, first in _again((read.job.name, read.at("name")) for read in jobs if read.job.name):
+        complaints.add(place, f"another job is called {name!r} (at {first.pointer})", "a name of its own")
+
+
+def _check_operators(complaints: Complaints, jobs: list[ReadJob]) -> None:
+    """Names are UIDs, unique in the workflow (IS-7); a directory holds one operator."""
+    operators = [
+        (read.job.source, operator, place)
+        for read in jobs
+        for operator, place in zip(read.job.operators, read.each("operators", read.job.operators), strict=True)
+    ]
+    for name, place, first in _again((operator.name, place) for _, operator, place in operators):
+        complaints.add(place, f"{name!r} names another operator, too (at {first.pointer})", "a name of its own")
+    adopted = [(f"{source}/{operator.directory}", place) for source, operator, place in operators if operator.directory]
+    for directory, place, first in _again(adopted):
+        complaints.add(place, f"{directory!r} holds another operator, too (at {first.pointer})", "a directory for each")
+
+
+def _check_targets(complaints: Complaints, jobs: list[ReadJob]) -> None:
+    """Two images at one place would be one broken image."""
+    going = [(read, read.job.target) for read in jobs if read.job.target]
+    for index, (read, target) in enumerate(going):
+        for other, other_target in going[:index]:
+            lies = relation(target, other_target)
+            if lies != "apart":
+                message = f"the target of {read.job.name!r} {_RELATION[lies]} the target of {other.job.name!r}"
+                complaints.add(read.at("remote_location", "new_savepoint_path"), message, "a place of its own")
+
+
+def _check_clusters(complaints: Complaints, clusters: tuple[ClusterSpec, ...], read: ReadJob) -> None:
+    names = [cluster.name for cluster in clusters]
+    for key, cluster in (("source_cluster", read.job.source_cluster), ("target_cluster", read.job.target_cluster)):
+        if cluster is not None and cluster not in names:
+            close = get_close_matches(cluster, names, n=1)
+            meant = f", did you mean {close[0]!r}?" if close else ""
+            expected = f"one of {', '.join(names)}" if names else "a cluster under 'clusters'"
+            complaints.add(read.at(key), f"there is no cluster {cluster!r}{meant}", expected)
+    for key, cluster_key in (("submit", "target_cluster"), ("source_submit", "source_cluster")):
+        if key in read.places and cluster_key not in read.places:
+            complaints.add(read.at(key), f"{key!r} without {cluster_key!r}", "the cluster that starts the job")
+
+
+def _check_ends(complaints: Complaints, read: ReadJob) -> None:
+    """IS-5: the image is copied to another place than where it is. Where Flink is asked for a savepoint, the source is
+    the folder in which it will make one, and the target may be another one there."""
+    job, flink = read.job, read.job.flink
+    taken = flink is not None and not flink.existing_savepoints
+    for source in dict.fromkeys([job.source, *(flink.existing_savepoints if flink else ())]):
+        lies = relation(job.target, source) if job.target and source else "apart"
+        if lies != "apart" and not (taken and lies == "inside"):
+            at = read.at("remote_location", "new_savepoint_path")
+            message = f"the target {_RELATION[lies]} the source {source!r}"
+            complaints.add(at, message, "a place apart from the source")
+
+
+def _check_merges(complaints: Complaints, read: ReadJob) -> None:
+    """Algorithm 5 moves these by rename: each into the source, so apart from it and on its file system."""
+    merges = read.job.merge_locations
+    ends = [("the checkpoint location", read.job.source), ("the remote location", read.job.target)]
+    for index, (merge, place) in enumerate(zip(merges, read.each("merge_jobs", merges), strict=True)):
+        earlier = [(f"the merge directory {location!r}", location) for location in merges[:index]]
+        for what, location in [*ends, *earlier]:
+            lies = relation(merge, location) if location else "apart"
+            if lies != "apart":
+                complaints.add(place, f"the merge directory {merge!r} {_RELATION[lies]} {what}", "places apart")
+        if read.job.source and scheme(merge) != scheme(read.job.source):
+            message = f"the merge directory {merge!r} is on another file system than the checkpoint location"
+            complaints.add(place, message, "a directory that can be moved by renaming it")
+
+
+def _check_data(complaints: Complaints, read: ReadJob) -> None:
+    places = read.each("data", read.job.data)
+    for datum, place in zip(read.job.data, places, strict=True):
+        lies = relation(datum.target, datum.source)
+        if lies == "same" or (datum.copy and lies != "apart"):
+            complaints.add(place, f"{datum.target!r} {_RELATION[lies]} its source", "a target apart from the source")
+    for source, place, _ in _again(zip((datum.source for datum in read.job.data), places, strict=True)):
+        complaints.add(place, f"{source!r} goes to two places", "each source once")
+
+
+def _check_fork(complaints: Complaints, read: ReadJob) -> None:
+    """A fork leaves its source as it is, and two jobs never share an image."""
+    if read.job.mode != "fork":
+        return
+    if read.job.merge_locations:
+        complaints.add(read.at("mode"), "a fork with merge_jobs, which would change the source", "'move', or no merge")
+    if not read.job.target:
+        complaints.add(read.at("mode"), "a fork without 'remote_location'", "where the copy goes")
+
+
+def _again(named: Iterable[tuple[str, Place]]) -> Iterator[tuple[str, Place, Place]]:
+    """Every name that was there before, its place, and that of the first."""
+    first: dict[str, Place] = {}
+    for name, place in named:
+        if name in first:
+            yield name, place, first[name]
+        first.setdefault(name, place)

@@ -1,0 +1,251 @@
+"""Every key a spec may hold, once: what reads specs, what writes them and the JSON Schema are all made from this table.
+
+    Key      one key: its canonical name, what kind of value it takes, and the field of the model it fills
+    Keys     the keys of one kind of object, found by any spelling
+
+A spelling is *folded* before it is looked up: lower case, without blanks, underscores and hyphens. `merge_jobs`,
+`mergeJobs`, `Merge Jobs` and `MERGE-JOBS` are one key. The rows IS-1, IS-2 and IF-1 give INFORE's keys.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from stateshift.spec.model import FlinkJob, JobSpec, Mode, Spec, SubmitSpec, Verify
+
+Engine = Literal["spark", "flink"]
+
+CLUSTER_KINDS = ("manual", "command", "spark_submit", "livy", "spark_standalone", "flink_rest")
+PROFILES = ("default", "java-signed")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """`also` are other names of it; `engine` the one that alone knows it, `hints_at` one it suggests where the spec
+    does not name its engine; `blank_is_off` is INFORE's way to leave a key out; `for_all` may stand beside `jobs`."""
+
+    name: str
+    kind: str
+    about: str
+    of: type | None = None
+    field: str | None = None
+    also: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    engine: Engine | None = None
+    hints_at: Engine | None = None
+    blank_is_off: bool = False
+    for_all: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.also)
+
+    @property
+    def default(self) -> Any:
+        """What the model holds where the key is left out; MISSING where it must be given."""
+        if self.of is None or self.field is None:
+            return dataclasses.MISSING
+        model = {f.name: f for f in dataclasses.fields(self.of)}[self.field]
+        made = model.default_factory
+        return model.default if made is dataclasses.MISSING else made()
+
+
+class Keys:
+    """The keys of one kind of object."""
+
+    def __init__(self, *keys: Key) -> None:
+        self.all = keys
+        self._folded = {fold(name): key for key in keys for name in key.names}
+
+    def __getitem__(self, name: str) -> Key:
+        return self._folded[fold(name)]
+
+    def find(self, spelling: str) -> Key | None:
+        return self._folded.get(fold(spelling))
+
+    def nearest(self, spelling: str) -> str | None:
+        close = difflib.get_close_matches(fold(spelling), self._folded, n=1, cutoff=0.6)
+        return self._folded[close[0]].name if close else None
+
+
+def fold(spelling: str) -> str:
+    return spelling.lower().replace(" ", "").replace("_", "").replace("-", "")
+
+
+def _job(name: str, kind: str, field: str | None, about: str, **more: Any) -> Key:
+    return Key(name, kind, about, JobSpec, field, **more)
+
+
+def _flink(name: str, kind: str, field: str, about: str, **more: Any) -> Key:
+    return Key(name, kind, about, FlinkJob, field, engine="flink", blank_is_off=True, **more)
+
+
+JOB = Keys(
+    _job("name", "text", "name", "The job's name, unique in this spec.", also=("job_name",)),
+    _job(
+        "checkpoint_location", "location", "source",
+        "Where the job's image is now: a URL, or a local path (a relative one starts where the spec lies).",
+        hints_at="spark",
+    ),
+    _job(
+        "remote_location", "location", "target",
+        "Where the image goes. Left out or blank, the job stays where it is.", hints_at="spark", blank_is_off=True,
+    ),
+    _job(
+        "merge", "boolean", None,
+        "Whether the content of `merge_jobs` is moved into the checkpoint location first. With `version`, it need not "
+        "be said where there are merge jobs; without (INFORE's dialect), merge jobs are off until it is true.",
+        engine="spark",
+    ),
+    _job(
+        "merge_jobs", "locations", "merge_locations",
+        "Directories on the same file system whose content is moved into the checkpoint location first: a list, or "
+        "one text with commas.", engine="spark", blank_is_off=True,
+    ),
+    _job(
+        "remote", "boolean", None,
+        "Whether the job is started at `remote_connection`. With `version`, it need not be said where there is a "
+        "connection; without (INFORE's dialect), the connection is off until it is true.", engine="spark",
+    ),
+    _job(
+        "remote_connection", "connection", "connection",
+        "host:port (or scheme://host:port) at which the job is started, over what the cluster says.",
+        engine="spark", blank_is_off=True,
+    ),
+    _job(
+        "operators", "operators", "operators",
+        "The stateful operators by name: a list of names, a list of {name, directory}, or a map from name to "
+        "directory. A directory is only for one that somebody else named.",
+    ),
+    _job("source_cluster", "text", "source_cluster", "The cluster that runs the job now.", for_all=True),
+    _job("target_cluster", "text", "target_cluster", "The cluster that runs it afterwards.", for_all=True),
+    _job("submit", "submit", "submit", "How the job is started on the target cluster.", for_all=True),
+    _job("source_submit", "submit", "source_submit", "How a rollback starts it on the source again.", for_all=True),
+    _job("stop", "stop", "stop", "How the job is stopped on the source cluster.", for_all=True),
+    _job("transform", "objects", "transform", "Changes to the state on its way, in this order."),
+    _job("data", "data", "data", "Directories the job reads or writes that are elsewhere afterwards."),
+    _job(
+        "verify", "choice", "verify",
+        "How the target is compared with the source: entry by entry, by the digests of files, or not.",
+        choices=get_args(Verify), for_all=True,
+    ),
+    _job(
+        "mode", "choice", "mode",
+        "Move the job, or fork it: the source goes on, and the copy gets an identity of its own.",
+        choices=get_args(Mode), for_all=True,
+    ),
+    _job(
+        "planned_batch", "choice", "planned_batch",
+        "A batch that was planned and not committed: keep its offsets, so that it runs with the same input, or drop "
+        "them.", choices=("keep", "drop"), for_all=True,
+    ),
+    _job("waive", "texts", "waive", "Findings that need not stop the plan, by the names it gives them.", for_all=True),
+    _flink("job_ids", "texts", "job_ids", "The ids of the running jobs of which savepoints are taken."),
+    _flink("new_savepoint_path", "location", "new_savepoint", "The savepoint to write. It must not exist.",
+           also=("new_savepoint",)),
+    _flink("existing_savepoint_paths", "locations", "existing_savepoints", "Savepoints to start from.",
+           also=("existing_savepoint_path", "existing_savepoints")),
+    _flink("host", "text", "host", "The host of Flink's REST API."),
+    _flink("port", "port", "port", "The port of Flink's REST API."),
+    _flink("target_directory", "location", "target_directory", "Where Flink puts the savepoints it is asked for."),
+    _flink("from_existing_savepoint", "boolean", "from_existing_savepoint",
+           "Whether to start from existing savepoints. Left out, it is true where a job names some; false, they are "
+           "off and savepoints of the job ids are taken.", for_all=True),
+    _flink("allow_non_restored_state", "boolean", "allow_non_restored_state",
+           "Whether the new job may leave out state that the savepoint holds.",
+           also=("allow_non_restore_states", "allow_non_restore_state", "allow_non_restored_states"), for_all=True),
+    _flink("cancel_job", "boolean", "cancel_job", "Whether the old jobs are cancelled.", for_all=True),
+    _flink("checkpoint_dir", "location", "checkpoint_dir", "Where the new job keeps its checkpoints.",
+           also=("checkpoint_directory",), for_all=True),
+)  # fmt: skip
+
+SPEC = Keys(
+    Key("$schema", "text", "Where this schema is, for editors."),
+    Key("version", "version", "The version of this dialect. INFORE's dialects have none."),
+    Key("engine", "choice", "What keeps the state. Left out, the keys tell: Spark, unless Flink's are used.",
+        Spec, "engine", choices=get_args(Engine)),
+    Key("restart", "boolean",
+        "True: the jobs exist, move and start again. False: a first deployment; they are prepared and started.",
+        Spec, "restart"),
+    Key("jobs", "jobs", "The jobs in the order in which they move: a list, or a map by name.", Spec, "jobs"),
+    Key("clusters", "clusters", "Where jobs run: a map by name, or a list.", Spec, "clusters"),
+    Key("uid_hash", "uid_hash", "How an operator's name becomes its directory: a profile's name, or constants.",
+        Spec, "uid_hash"),
+    Key("production", "boolean", "Whether operators keep their results in <hash>_RES directories.",
+        Spec, "production"),
+    Key("parallel", "count", "How many steps and copies run at once.", Spec, "parallel"),
+    Key("throttle", "throttle", "Limits on what the storages are asked for."),
+    *(key for key in JOB.all if key.for_all),
+)  # fmt: skip
+
+THROTTLE = Keys(
+    Key("bytes_per_second", "number", "Bytes read and written in a second.", Spec, "bytes_per_second"),
+    Key("operations_per_second", "number", "Requests in a second.", Spec, "operations_per_second"),
+)
+
+SUBMIT = Keys(
+    Key("environment", "environment", "Variables of the job's own environment.", SubmitSpec, "environment"),
+    Key("seconds_max", "number", "How long to wait for the first committed batch.", SubmitSpec, "seconds_max"),
+)
+
+STOP = Keys(
+    Key("seconds_max", "number", "How long to wait for a graceful stop."),
+    Key("tag", "text", "The name under which the source cluster knows the job."),
+)
+
+DATA = Keys(
+    Key("source", "location", "Where the directory is now."),
+    Key("target", "location", "Where it is afterwards."),
+    Key("copy", "boolean", "Whether to bring its content over; false where it is there already."),
+)
+
+OPERATOR = Keys(
+    Key("name", "text", "The operator's name, which is its UID."),
+    Key("directory", "directory", "The directory somebody else made for it, beside the others."),
+)
+
+CLUSTER = Keys(
+    Key("name", "text", "The name jobs call it by."),
+    Key("kind", "choice", "How jobs are found, stopped and started there.", choices=CLUSTER_KINDS),
+)
+
+HASH = Keys(
+    Key("name", "text", "A name for these constants."),
+    Key("p", "count", "The base."),
+    Key("m", "count", "The modulus."),
+    Key("offset", "integer", "Added to every character's code."),
+    Key("signed", "boolean", "Whether the remainder keeps its sign, as Java's % does."),
+)
+
+# What the adapters take besides, told by the schema and carried as given: (key, JSON type, about).
+CLUSTER_OPTIONS = (
+    ("master", "string", "spark_submit: the master's URL, such as local[2] or spark://host:7077."),
+    ("spark_submit", "string", "spark_submit: the executable, where it is not on the PATH."),
+    ("java_home", "string", "spark_submit: the Java to run with."),
+    ("conf", "object", "spark_submit: Spark's configuration for every job."),
+    ("pid_file", "string", "spark_submit: holds the process id of a job that was started by hand."),
+    ("graceful_seconds", "number", "spark_submit: how long a job has to answer that it will stop by itself."),
+    ("submit", ["string", "array"], "command: starts a job; the last line it prints is the job's id."),
+    ("find", ["string", "array"], "command: prints the state of a job, and its id."),
+    ("stop", ["string", "array"], "command: stops a job."),
+    ("version", ["string", "array"], "command: prints the engine's version."),
+    ("log", ["string", "array"], "command: prints the end of a job's log."),
+    ("cwd", "string", "command: where they run."),
+    ("environment", "object", "spark_submit, command: variables of every job or command."),
+    ("state_dir", "string", "spark_submit, command: where process ids, logs and submissions are kept."),
+    ("seconds_max", "number", "spark_submit, command, manual: how long to wait for an answer."),
+    ("marker_dir", "string", "manual: a folder of marker files, where nobody sits at the terminal."),
+)
+SUBMIT_OPTIONS = (
+    ("application", "string", "spark_submit: the Python file or jar."),
+    ("arguments", "array", "spark_submit: its arguments."),
+    ("conf", "object", "spark_submit: Spark's configuration for this job."),
+    ("py_files", "array", "spark_submit: Python files it imports."),
+)
+STOP_OPTIONS = (
+    ("pid_file", "string", "spark_submit: holds the process id of a job that was started by hand."),
+    ("graceful_seconds", "number", "spark_submit: how long the job has to answer that it will stop by itself."),
+)

@@ -1,0 +1,108 @@
+"""Locations as a spec spells them, in one normal form, and how two of them lie to each other. No file is looked at.
+
+    /data/in   file:/data/in   file:///data//in/   file://localhost/data/in    ->  file:///data/in
+    in         (in a spec that lies in /data)                                  ->  file:///data/in
+    HDFS://namenode:8020/in/                                                   ->  hdfs://namenode:8020/in
+    hdfs:/in   (Hadoop's short form of a URL without a host)                   ->  hdfs:///in
+
+Names are taken literally: `%20` is three characters, as in Hadoop's Path (3.4) and in fsspec. Of a URL only the
+scheme's case and the slashes at the end change: between the slashes of an object's key everything means something, and
+a job whose Hadoop knows `s3a` is not told `s3`. A relative location stays relative only where nobody says what to.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Literal
+
+Relation = Literal["same", "inside", "around", "apart"]
+
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)(?P<path>/.*)?\Z", re.DOTALL)
+_LOCAL = re.compile(r"(?:file|local):(?P<rest>.*)\Z", re.DOTALL | re.IGNORECASE)
+_NO_HOST = re.compile(r"(?P<scheme>hdfs|webhdfs|swebhdfs|viewfs):(?P<path>/(?!/).*)\Z", re.DOTALL | re.IGNORECASE)
+_ODD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[/:]")  # s3:/bucket, simplecache::s3://bucket
+
+# Names of one and the same file system.
+_SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs"}
+
+
+class NoLocation(ValueError):
+    """The text names no location; holds what was expected instead."""
+
+
+def normal(text: str, base: str | None = None) -> str:
+    """The location in its normal form; a relative one lies under `base`, where that is known."""
+    if text.startswith("/"):
+        return _local(text)
+    if text.startswith("~"):
+        raise NoLocation("a full path: ${HOME}/... names the home directory (./~... a directory of that name)")
+    local = _LOCAL.match(text)
+    if local:
+        return _local(_path_of(local["rest"]))
+    short = _NO_HOST.match(text)
+    url = _URL.match(f"{short['scheme']}://{short['path']}" if short else text)
+    if url:
+        return _url(url)
+    if _ODD.match(text):
+        start = text.split(":")[0]
+        raise NoLocation(f"{start}://host/path, in full (or ./{start}:... for a local file of that name)")
+    return _under(base, text)
+
+
+def relation(one: str, other: str) -> Relation:
+    """How `one` lies to `other`, both in normal form: the same place, inside it, around it, or apart from it."""
+    (ours, our_names), (theirs, their_names) = _parts(one), _parts(other)
+    shared = min(len(our_names), len(their_names))
+    if ours != theirs or our_names[:shared] != their_names[:shared]:
+        return "apart"
+    if len(our_names) == len(their_names):
+        return "same"
+    return "inside" if len(our_names) > len(their_names) else "around"
+
+
+def scheme(location: str) -> str:
+    """The kind of storage; one word for all names of the same."""
+    return _parts(location)[0][0]
+
+
+def _path_of(rest: str) -> str:
+    """The path behind `file:`, which may name this machine and no other."""
+    if rest.startswith("//") and not rest.startswith("///"):
+        host, _, path = rest[2:].partition("/")
+        if host.lower() != "localhost":
+            raise NoLocation("file:///path: another machine's files are no local ones")
+        rest = "/" + path
+    if not rest.startswith("/"):
+        raise NoLocation("file:///path, from the root on (a relative path has no scheme)")
+    return rest
+
+
+def _url(url: re.Match[str]) -> str:
+    path = (url["path"] or "").rstrip("/")
+    if any(name in (".", "..") for name in path.split("/")):
+        raise NoLocation("a URL without . and .. in its path")
+    if not url["authority"] and not path:
+        raise NoLocation("a URL that names a place, such as s3://bucket/path")
+    return f"{url['scheme'].lower()}://{url['authority']}{path}"
+
+
+def _local(path: str) -> str:
+    """`..` is taken back by its name, as Hadoop's Path does it, without looking where a link leads."""
+    return "file:///" + posixpath.normpath(path).lstrip("/")
+
+
+def _under(base: str | None, relative: str) -> str:
+    if base and base.startswith("/"):
+        return _local(posixpath.join(base, relative))
+    if base and _URL.match(base):
+        return normal(f"{base.rstrip('/')}/{relative.removeprefix('./')}")
+    plain = posixpath.normpath(posixpath.join(base or "", relative))
+    return f"./{plain}" if plain.startswith("~") or _LOCAL.match(plain) or _ODD.match(plain) else plain
+
+
+def _parts(location: str) -> tuple[tuple[str, str], list[str]]:
+    url = _URL.match(location)
+    root = (url["scheme"], url["authority"].lower()) if url else ("file", ".")
+    names = [name for name in ((url["path"] or "") if url else location).split("/") if name]
+    return (_SAME_SCHEME.get(root[0], root[0]), root[1]), names

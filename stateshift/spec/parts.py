@@ -1,0 +1,173 @@
+"""The parts of a spec that are objects of their own: clusters, operators, submissions, data, hashes.
+
+    clusters    {"a": {"kind": "manual", ...}}  or  [{"name": "a", "kind": "manual", ...}]
+    operators   ["A", "B"]  or  [{"name": "A", "directory": "d"}]  or  {"A": "d", "B": null}
+    submit      {"environment": {...}, "seconds_max": 300, anything the cluster takes}
+    data        [{"source": ..., "target": ..., "copy": true}]
+    uid_hash    "java-signed"  or  {"p": 31, "m": 1000000009, "offset": -96, "signed": false}
+
+`read_part` reads any key's value, these as well as single ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from stateshift.spec.keys import CLUSTER, DATA, HASH, OPERATOR, PROFILES, STOP, SUBMIT, THROTTLE, Key, fold
+from stateshift.spec.model import ClusterSpec, DataSpec, HashProfile, OperatorSpec, SubmitSpec
+from stateshift.spec.place import Place
+from stateshift.spec.secret import secrets_in
+from stateshift.spec.text import WHERE_CREDENTIALS_BELONG
+from stateshift.spec.values import Reader
+
+NAMED_PROFILES = {"default": HashProfile(), "java-signed": HashProfile(name="java-signed", signed=True)}
+assert tuple(NAMED_PROFILES) == PROFILES
+
+
+def named(reader: Reader, place: Place, what: str) -> Iterator[tuple[str | None, Place]]:
+    """The objects of a list, or of a map by name: each with the name that the map gives it."""
+    if isinstance(place.value, list):
+        yield from ((None, item) for item in place.items)
+    elif reader.is_a(place, dict, f"a list of {what}, or a map of them by name"):
+        for name in place.value:
+            if not name.strip():
+                reader.complaints.add(place / name, "a blank name", "a name")
+            yield name, place / name
+
+
+def name_of(reader: Reader, place: Place, given: str | None, known: dict[str, Place], key: Key) -> str | None:
+    """The name that stands in the object, or that the map gave; both only where they agree."""
+    inner = reader.value(key, known["name"]) if "name" in known else None
+    if given is None:
+        reader.need(place, known, "name")
+    elif inner is not None and inner != given:
+        reader.complaints.add(known["name"], f"the map calls it {given!r}", f"{given!r}, or no name here")
+    return inner if given is None else given
+
+
+def read_part(reader: Reader, key: Key, place: Place) -> Any:
+    """What the model holds of this key; None, after a complaint, where that cannot be said."""
+    read = _READ.get(key.kind)
+    return read(reader, place) if read else reader.value(key, place)
+
+
+def refuse_secrets(reader: Reader, place: Place) -> None:
+    for secret in secrets_in(place):
+        message = f"{secret.key!r} looks like a credential, and specs are copied into plans and journals"
+        reader.complaints.add(secret, message, WHERE_CREDENTIALS_BELONG)
+
+
+def _clusters(reader: Reader, place: Place) -> tuple[ClusterSpec, ...]:
+    clusters: list[ClusterSpec] = []
+    for given, item in named(reader, place, "clusters"):
+        known, options = reader.split(item, CLUSTER)
+        if not isinstance(item.value, dict):
+            continue
+        refuse_secrets(reader, item)
+        name = name_of(reader, item, given, known, CLUSTER["name"])
+        reader.need(item, known, "kind")
+        kind = reader.value(CLUSTER["kind"], known["kind"]) if "kind" in known else None
+        if name in [cluster.name for cluster in clusters]:
+            reader.complaints.add(known["name"], f"another cluster is called {name!r}", "a name of its own")
+        elif name is not None:
+            clusters.append(ClusterSpec(name, kind or "manual", {key: item.value[key] for key in options}))
+    return tuple(clusters)
+
+
+def _operators(reader: Reader, place: Place) -> tuple[OperatorSpec, ...]:
+    if isinstance(place.value, dict):
+        pairs = [(name, place / name) for name in place.value]
+        for name, item in pairs:
+            if not name.strip():
+                reader.complaints.add(item, "a blank name", "the operator's name")
+        return tuple(OperatorSpec(name, _directory(reader, item)) for name, item in pairs)
+    if not reader.is_a(place, list, "a list of names, or a map from name to directory"):
+        return ()
+    read = [_operator(reader, item) for item in place.items]
+    return tuple(operator for operator in read if operator is not None)
+
+
+def _operator(reader: Reader, place: Place) -> OperatorSpec | None:
+    if not isinstance(place.value, dict):
+        name = reader.value(OPERATOR["name"], place)
+        return OperatorSpec(name) if name is not None else None
+    known = reader.known(place, OPERATOR)
+    if not reader.need(place, known, "name"):
+        return None
+    fields = reader.fields(OPERATOR, known)
+    return OperatorSpec(**fields) if "name" in fields else None
+
+
+def _directory(reader: Reader, place: Place) -> str | None:
+    directory: str | None = reader.value(OPERATOR["directory"], place) if place.value is not None else None
+    return directory
+
+
+def _submit(reader: Reader, place: Place) -> SubmitSpec:
+    refuse_secrets(reader, place)
+    known, options = reader.split(place, SUBMIT)
+    return SubmitSpec({key: place.value[key] for key in options}, **reader.fields(SUBMIT, known))
+
+
+def _stop(reader: Reader, place: Place) -> dict[str, Any]:
+    refuse_secrets(reader, place)
+    known, options = reader.split(place, STOP)
+    return {**reader.fields(STOP, known), **{key: place.value[key] for key in options}}
+
+
+def _data(reader: Reader, place: Place) -> tuple[DataSpec, ...]:
+    items = list(place.items) if reader.is_a(place, list, "a list of {source, target, copy}") else []
+    read = [_datum(reader, item) for item in items]
+    return tuple(datum for datum in read if datum is not None)
+
+
+def _datum(reader: Reader, place: Place) -> DataSpec | None:
+    known = reader.known(place, DATA)
+    if not isinstance(place.value, dict) or not reader.need(place, known, "source", "target"):
+        return None
+    fields = reader.fields(DATA, known)
+    return DataSpec(**fields) if {"source", "target"} <= set(fields) else None
+
+
+def _uid_hash(reader: Reader, place: Place) -> HashProfile | None:
+    if isinstance(place.value, str):
+        wanted = fold(place.value)
+        profile = next((profile for name, profile in NAMED_PROFILES.items() if fold(name) == wanted), None)
+        if profile is None:
+            reader.refuse(place, _HASH_EXPECTED)
+        return profile
+    if not reader.is_a(place, dict, _HASH_EXPECTED):
+        return None
+    made = HashProfile(**{"name": "custom", **reader.fields(HASH, reader.known(place, HASH))})
+    if made.name in NAMED_PROFILES and made != NAMED_PROFILES[made.name]:
+        message = f"the profile {made.name!r} has other constants"
+        reader.complaints.add(place, message, "another name, or none")
+    if made.m < 2:
+        reader.complaints.add(place, "a modulus that gives every name the same hash", "m of at least 2")
+    return made
+
+
+_HASH_EXPECTED = f"{' or '.join(map(repr, PROFILES))}, or an object with p, m, offset and signed"
+
+
+def _throttle(reader: Reader, place: Place) -> dict[str, float]:
+    return reader.fields(THROTTLE, reader.known(place, THROTTLE))
+
+
+def _transform(reader: Reader, place: Place) -> tuple[dict[str, Any], ...]:
+    refuse_secrets(reader, place)
+    items = list(place.items) if reader.is_a(place, list, "a list of objects") else []
+    return tuple(item.value for item in items if reader.is_a(item, dict, "an object"))
+
+
+_READ: dict[str, Callable[[Reader, Place], Any]] = {
+    "clusters": _clusters,
+    "operators": _operators,
+    "submit": _submit,
+    "stop": _stop,
+    "data": _data,
+    "uid_hash": _uid_hash,
+    "throttle": _throttle,
+    "objects": _transform,
+}

@@ -1,0 +1,90 @@
+"""Where in a spec something stands, and the list of what is wrong with it.
+
+    Place        a value and its JSON pointer (RFC 6901), in the user's own spelling of the keys
+    Complaints   everything found wrong so far; reading goes on after each, so that all are told at once
+
+A complaint never repeats a secret: what a URL carries before its host is masked.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from stateshift.errors import Complaint
+
+# scheme://user:password@host. A number and a slash behind the colon are a port, with an @ somewhere in the path.
+CREDENTIALS = re.compile(r"(?P<user>(?:^|//)[^/\s:@]*:)(?!//|\d+(?:[/,]|$))(?P<password>[^\s@]+)@")
+
+_SHOWN_MAX = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A plain value, and where it stands."""
+
+    value: Any
+    pointer: str
+
+    def __truediv__(self, key: str | int) -> Place:
+        """The place one step below: a key of the object, or an index of the list."""
+        return Place(self.value[key], f"{self.pointer}/{escape(str(key))}")
+
+    @property
+    def items(self) -> Iterator[Place]:
+        """The places of a list, in order."""
+        return (self / index for index in range(len(self.value)))
+
+    @property
+    def key(self) -> str:
+        """The last name in the pointer, as the user wrote it."""
+        return self.pointer.rsplit("/", 1)[-1].replace("~1", "/").replace("~0", "~")
+
+
+@dataclass(slots=True)
+class Complaints:
+    """What is wrong so far, in the order in which it was noticed."""
+
+    found: list[Complaint] = field(default_factory=list)
+
+    def add(self, place: Place, message: str, expected: str | None = None) -> None:
+        self.found.append(Complaint(place.pointer, readable(masked(message)), shown(place.value), expected))
+
+
+def escape(key: str) -> str:
+    """A key as a part of a JSON pointer."""
+    whole = key.encode("utf-8", "backslashreplace").decode()
+    return whole.replace("~", "~0").replace("/", "~1")
+
+
+def told(value: Any) -> str:
+    """The value as a sentence about it begins."""
+    return shown(value) if isinstance(value, dict | list) else json.dumps(shown(value), ensure_ascii=False)
+
+
+def shown(value: Any) -> Any:
+    """The value as a complaint repeats it: plain JSON, short, without passwords."""
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, str):
+        text = masked(readable(value))
+        return text if len(text) <= _SHOWN_MAX else text[:_SHOWN_MAX] + "..."
+    return value
+
+
+def masked(text: str) -> str:
+    """The text without the passwords of URLs in it."""
+    return CREDENTIALS.sub(r"\g<user>***@", text)
+
+
+def readable(text: str) -> str:
+    """The text with everything spelled out that a terminal would not print."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,174 @@
+"""`spec_schema() -> dict`: the JSON Schema (2020-12) of what `parse_spec` reads, made from the same table of keys.
+
+    properties           the canonical keys: what an editor offers
+    patternProperties    their other spellings (camelCase, with blanks, ...), referring to the canonical ones
+    $defs                one per object, and one per kind of value that is more than a line
+
+What the schema accepts has the right shape; whether its parts fit each other, only `parse_spec` tells.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from stateshift.spec.keys import (
+    CLUSTER,
+    CLUSTER_OPTIONS,
+    DATA,
+    HASH,
+    JOB,
+    OPERATOR,
+    PROFILES,
+    SPEC,
+    STOP,
+    STOP_OPTIONS,
+    SUBMIT,
+    SUBMIT_OPTIONS,
+    THROTTLE,
+    Key,
+    Keys,
+)
+from stateshift.spec.write import plain_value
+
+Schema = dict[str, Any]
+Option = tuple[str, str | list[str], str]
+
+_PLACEHOLDER = r"\$\{"
+_TRUE_OR_FALSE = rf"^\s*([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])\s*$|{_PLACEHOLDER}"
+_WHOLE = rf"^\s*-?[0-9]{{1,16}}\s*$|{_PLACEHOLDER}"
+_DECIMAL = rf"^\s*[0-9]{{1,16}}(\.[0-9]{{1,16}})?\s*$|{_PLACEHOLDER}"
+_CONNECTION = rf"^\s*([A-Za-z][A-Za-z0-9+.-]*://\S+|[^\s/@]+:[0-9]{{1,5}})\s*$|{_PLACEHOLDER}"
+
+
+def schema_text() -> str:
+    """The schema as it is checked in and as `stateshift schema` prints it."""
+    return json.dumps(spec_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def spec_schema() -> Schema:
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "stateshift/spec.schema.json",
+        "title": "stateshift spec",
+        "description": "Which streaming jobs move, from where to where. Keys may be spelled in snake_case, camelCase "
+        "or with blanks; ${NAME} in a text stands for an environment variable, $${NAME} for these characters.",
+        **_object(SPEC, "#"),
+        "anyOf": _one_spelling("jobs"),
+        "$defs": {
+            "job": _object(JOB, "#/$defs/job"),
+            "cluster": _open_object(CLUSTER, "#/$defs/cluster", CLUSTER_OPTIONS) | {"anyOf": _one_spelling("kind")},
+            "submit": _open_object(SUBMIT, "#/$defs/submit", SUBMIT_OPTIONS),
+            "stop": _open_object(STOP, "#/$defs/stop", STOP_OPTIONS),
+            "datum": _object(DATA, "#/$defs/datum"),
+            "operator": _object(OPERATOR, "#/$defs/operator"),
+            "throttle": _object(THROTTLE, "#/$defs/throttle"),
+            "hash": _object(HASH, "#/$defs/hash"),
+            **_VALUES,
+        },
+    }
+
+
+def _object(keys: Keys, place: str) -> Schema:
+    return {**_open_object(keys, place, ()), "additionalProperties": False}
+
+
+def _open_object(keys: Keys, place: str, options: Iterable[Option]) -> Schema:
+    """An object of these keys in any spelling. The options are carried as given, so any other may stand beside."""
+    return {
+        "type": "object",
+        "properties": {
+            **{key.name: _property(key) for key in keys.all},
+            **{name: {"title": name, "description": about, "type": kind} for name, kind, about in options},
+        },
+        "patternProperties": {
+            pattern: {"$ref": f"{place}/properties/{key.name}"} for key in keys.all for pattern in _spellings(key)
+        },
+    }
+
+
+def _property(key: Key) -> Schema:
+    value = key.default
+    default = {} if value is dataclasses.MISSING or value is None else {"default": plain_value(value)}
+    return {"title": key.name.replace("_", " "), "description": key.about, **default, **_value(key)}
+
+
+def _value(key: Key) -> Schema:
+    """The shape of the key's value. A key that a blank turns off takes null and blank texts as well."""
+    if key.kind == "choice":
+        return {"anyOf": [{"enum": list(key.choices)}, {"type": "string", "pattern": _any_case(key.choices)}]}
+    shape = _INLINE.get(key.kind) or {"$ref": f"#/$defs/{key.kind}"}
+    return {"anyOf": [shape, {"type": "null"}, {"$ref": "#/$defs/blank"}]} if key.blank_is_off else shape
+
+
+def _spellings(key: Key) -> list[str]:
+    """Patterns for every name of the key in any case, its words apart by blanks, underscores, hyphens or nothing. The
+    canonical spelling is left to `properties`."""
+    return [f"^(?!{key.name}$){_loosely(name)}$" for name in key.names if name != "$schema"]
+
+
+def _loosely(name: str) -> str:
+    return "[ _-]*".join(_letters(word) for word in name.replace("-", "_").split("_"))
+
+
+def _letters(word: str) -> str:
+    return "".join(f"[{letter.upper()}{letter}]" for letter in word)
+
+
+def _any_case(choices: Iterable[str]) -> str:
+    return f"^({'|'.join(_loosely(choice) for choice in choices)})$|{_PLACEHOLDER}"
+
+
+def _one_spelling(name: str) -> list[Schema]:
+    """One of the usual spellings has to be there."""
+    return [{"required": [spelling]} for spelling in (name, name.capitalize(), name.upper())]
+
+
+def _list_or_map(of: str) -> list[Schema]:
+    return [
+        {"type": "array", "items": {"$ref": f"#/$defs/{of}"}},
+        {"type": "object", "additionalProperties": {"$ref": f"#/$defs/{of}"}},
+    ]
+
+
+_TEXT = {"type": "string", "pattern": r"\S"}
+_TEXTS = {"anyOf": [{"type": "array", "items": _TEXT}, {"type": "string"}]}
+
+_INLINE: dict[str, Schema] = {
+    "text": _TEXT,
+    "texts": _TEXTS,
+    "location": _TEXT,
+    "locations": _TEXTS,
+    "directory": {"type": ["string", "null"], "pattern": r"^[^./\\][^/\\]*$"},
+    "version": {"const": 1},
+    "jobs": {"anyOf": _list_or_map("job"), "minItems": 1, "minProperties": 1},
+    "clusters": {"anyOf": _list_or_map("cluster")},
+    "data": {"type": "array", "items": {"$ref": "#/$defs/datum"}},
+    "objects": {"type": "array", "items": {"type": "object"}},
+    "environment": {"type": "object", "additionalProperties": {"type": "string"}},
+}
+
+_VALUES: dict[str, Schema] = {
+    "blank": {"type": "string", "pattern": r"^\s*$"},
+    "boolean": {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": _TRUE_OR_FALSE}]},
+    "integer": {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": _WHOLE}]},
+    "count": {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": _WHOLE}]},
+    "number": {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "pattern": _DECIMAL}]},
+    "port": {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 65535}, {"type": "string", "pattern": _WHOLE}]},
+    "connection": {"type": "string", "pattern": _CONNECTION},
+    "operators": {
+        "anyOf": [
+            {"type": "array", "items": {"anyOf": [_TEXT, {"$ref": "#/$defs/operator"}]}},
+            {"type": "object", "additionalProperties": _INLINE["directory"]},
+        ]
+    },
+    "uid_hash": {
+        "anyOf": [
+            {"enum": list(PROFILES)},
+            {"type": "string", "pattern": _any_case(PROFILES)},
+            {"$ref": "#/$defs/hash"},
+        ]
+    },
+}

@@ -1,0 +1,111 @@
+"""What went wrong, in our words: an operating system's error becomes a StorageError with a way out.
+
+Decided by errno alone, so that every storage that sits on a file system says the same thing. What is known to
+pass is a TransientStorageError, everything else is not: a retry must never hide a full disk.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+from typing import Final
+
+from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
+from stateshift.storage.locations import local_path, redact
+
+_RESUME: Final = "then `stateshift resume WORKDIR`"
+
+# errno -> what happened, and what to do about it; {place} is the shell-quoted directory or location
+_KNOWN: Final[dict[int, tuple[str, str]]] = {
+    errno.ENOSPC: (
+        "no space left on the file system of",
+        f"df -h {{place}}; df -i {{place}}; make room, {_RESUME}",
+    ),
+    errno.EDQUOT: ("the disk quota is used up on", f"quota -s; make room in {{place}}, {_RESUME}"),
+    errno.EFBIG: ("the file would be larger than is allowed on", f"ulimit -f; raise the limit, {_RESUME}"),
+    errno.EACCES: ("no permission on", "namei -l {place}"),
+    errno.EPERM: ("not permitted on", "namei -l {place}; lsattr -d {place}"),
+    errno.EROFS: ("mounted read-only:", "findmnt -T {place}"),
+    errno.ENAMETOOLONG: ("a name is too long for", "getconf NAME_MAX {place}"),
+    errno.ELOOP: ("symbolic links run in a circle at", "namei -l {place}"),
+    errno.EMFILE: ("too many open files, at", f"ulimit -n; raise the limit, {_RESUME}"),
+    errno.ENFILE: ("too many files are open, at", f"sysctl fs.file-nr; raise the limit, {_RESUME}"),
+    errno.EXDEV: ("not on one file system, so not to be renamed:", "copy instead: give a target location"),
+    errno.ENOTDIR: ("a file stands where a directory is needed, at", "ls -ld {place}"),
+    errno.EISDIR: ("a directory stands where a file is needed, at", "ls -ld {place}"),
+    errno.ENOTEMPTY: ("a directory stands where a file is needed, at", "ls -ld {place}"),
+    errno.EIO: ("the disk reports an error at", "dmesg | tail; this is the hardware's or the driver's"),
+}
+
+PASSING: Final = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EBUSY,
+        errno.ECONNABORTED,
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.EINTR,
+        errno.ENETDOWN,
+        errno.ENETRESET,
+        errno.ENETUNREACH,
+        errno.ENOLCK,
+        errno.EPIPE,
+        errno.ESTALE,  # NFS: the file handle of a file that was replaced
+        errno.ETIMEDOUT,
+    }
+)
+
+
+def from_os(error: OSError, location: str, path: str = "") -> StorageError:
+    """The StorageError that an OSError on `path` below `location` stands for."""
+    place = redact(location.rstrip("/") + "/" + path if path else location)
+    number = error.errno or 0
+    if isinstance(error, FileNotFoundError):
+        return missing(location, path)
+    if isinstance(error, FileExistsError):
+        return taken(location, path)
+    if number in PASSING or isinstance(error, ConnectionError | TimeoutError):
+        return TransientStorageError(f"{place}: {_text(error)}", location=place)
+    if number not in _KNOWN:
+        return StorageError(f"{place}: {_text(error)}", location=place)
+    fact, hint = _KNOWN[number]
+    return StorageError(f"{fact} {place}", location=place, hint=hint.format(place=_pasted(location, path)))
+
+
+def missing(location: str, path: str) -> MissingFile:
+    place = redact(location.rstrip("/") + "/" + path if path else location)
+    hint = f"stateshift inspect {_pasted(location, '')}"
+    return MissingFile(f"{place} is not there", location=place, hint=hint)
+
+
+def taken(location: str, path: str) -> AlreadyThere:
+    place = redact(location.rstrip("/") + "/" + path)
+    hint = f"stateshift inspect {_pasted(location, path)}"
+    return AlreadyThere(f"{place} is there already", location=place, hint=hint)
+
+
+def too_large(location: str, path: str, size: int, size_max: int) -> StorageError:
+    place = redact(location.rstrip("/") + "/" + path)
+    return StorageError(
+        f"{place} has {size} bytes, which is more than the {size_max} such a file can have",
+        location=place,
+        hint=f"stateshift inspect {_pasted(location, path)}",
+    )
+
+
+def pasted(text: str) -> str:
+    """As a shell takes it for one word."""
+    return shlex.quote(text)
+
+
+def _text(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else redact(str(error)) or type(error).__name__
+
+
+def _pasted(location: str, path: str) -> str:
+    """The place as a shell takes it: a path where it is local."""
+    whole = location.rstrip("/") + "/" + path if path else location
+    return pasted(redact(local_path(whole) or whole))

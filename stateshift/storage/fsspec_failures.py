@@ -1,0 +1,178 @@
+"""What the packages behind fsspec raise, in our words.
+
+They raise what they like: OSErrors, errors of botocore, aiohttp, requests, azure, google, and plain
+RuntimeErrors. None of those packages is imported here: an error is recognised by the names of its classes, by
+the HTTP status and the service's error code that it, or what caused it, carries. What is known to pass is
+transient; the rest is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from stateshift.errors import StorageError, TransientStorageError
+from stateshift.storage import failures
+from stateshift.storage.locations import redact
+
+_STATUS_PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+_CODES_PASSING: Final = frozenset(
+    {
+        "ConditionalRequestConflict",
+        "InternalError",
+        "OperationAborted",
+        "OperationTimedOut",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "RequestTimeout",
+        "RequestTimeoutException",
+        "ServerBusy",
+        "ServiceUnavailable",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "ThrottledException",
+        "TooManyRequests",
+        "TooManyRequestsException",
+    }
+)
+
+_CLASSES_PASSING: Final = frozenset(
+    {
+        "ChecksumError",  # gcsfs: the bytes that came are not those that were sent
+        "ChunkedEncodingError",
+        "ClientConnectorError",
+        "ClientConnectionError",
+        "ClientOSError",
+        "ClientPayloadError",
+        "ConnectTimeout",
+        "ConnectTimeoutError",
+        "ConnectionClosedError",
+        "ConnectionError",
+        "EndpointConnectionError",
+        "FSTimeoutError",
+        "HTTPClientError",
+        "IncompleteRead",
+        "IncompleteReadError",
+        "NewConnectionError",
+        "ProtocolError",
+        "ProxyConnectionError",
+        "ProxyError",
+        "ReadTimeout",
+        "ReadTimeoutError",
+        "ResponseStreamingError",
+        "RetriableException",
+        "ServerDisconnectedError",
+        "ServerTimeoutError",
+        "ServiceRequestError",
+        "ServiceRequestTimeoutError",
+        "ServiceResponseError",
+        "ServiceResponseTimeoutError",
+        "StandbyException",
+        "TransportError",
+    }
+)
+
+_CLASSES_CREDENTIALS: Final = frozenset(
+    {
+        "ClientAuthenticationError",
+        "CredentialRetrievalError",
+        "DefaultCredentialsError",
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "RefreshError",
+        "TokenRetrievalError",
+        "UnauthorizedSSOTokenError",
+    }
+)
+
+# What only a mistake of ours, or of a package, raises: not the world's, so it is kept as it is.
+MISTAKES: Final = (AssertionError, AttributeError, NameError, TypeError)
+
+
+def from_fsspec(error: Exception, location: str, path: str = "") -> StorageError:
+    """The StorageError that an exception of a file system stands for."""
+    place = redact(location.rstrip("/") + "/" + path if path else location)
+    if isinstance(error, FileNotFoundError):
+        return failures.missing(location, path)
+    if is_taken(error):
+        return failures.taken(location, path)
+    told = f"{place}: {_text(error)}"
+    if any(_is_passing(one) for one in _chain(error)):
+        return TransientStorageError(told, location=place, hint="stateshift resume WORKDIR")
+    if isinstance(error, PermissionError) or any(_is_refused(one) for one in _chain(error)):
+        return StorageError(
+            told,
+            location=place,
+            hint="check the credentials fsspec finds (its configuration, the environment) and their rights",
+        )
+    if isinstance(error, OSError) and error.errno:
+        known = failures.from_os(error, location, path)
+        return type(known)(f"{known.fact} ({_text(error)})", location=place, hint=known.hint)
+    return StorageError(told, location=place)
+
+
+def is_taken(error: BaseException) -> bool:
+    """Whether an exclusive create was refused because somebody was first."""
+    return isinstance(error, FileExistsError) or any(
+        _status(one) == 412 or _code(one) in ("PreconditionFailed", "BlobAlreadyExists")
+        for one in _chain(error)
+    )
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what caused it, outermost first."""
+    for _ in range(8):
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _is_passing(error: BaseException) -> bool:
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    if isinstance(error, OSError) and error.errno in failures.PASSING:
+        return True
+    if _status(error) in _STATUS_PASSING or _code(error) in _CODES_PASSING:
+        return True
+    if any(kind.__name__ in _CLASSES_PASSING for kind in type(error).__mro__):
+        return _status(error) is None
+    # WebHDFS hands on only the text of a name node that is starting, or is the spare one.
+    text = str(error)
+    return "state standby" in text or "Name node is in safe mode" in text
+
+
+def _is_refused(error: BaseException) -> bool:
+    return _status(error) in (401, 403) or type(error).__name__ in _CLASSES_CREDENTIALS
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status: aiohttp `status`, azure `status_code`, gcsfs `code`, botocore and requests in
+    `response`."""
+    response: Any = getattr(error, "response", None)
+    if isinstance(response, dict):
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    else:
+        status = getattr(response, "status_code", None)
+    for value in (status, *(getattr(error, name, None) for name in ("status", "status_code", "code"))):
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.isdecimal():
+            return int(value)
+    return None
+
+
+def _code(error: BaseException) -> str | None:
+    """The service's own code: botocore in `response`, azure `error_code`."""
+    response: Any = getattr(error, "response", None)
+    answered = response if isinstance(response, dict) else {}
+    code = answered.get("Error", {}).get("Code") or getattr(error, "error_code", None)
+    return None if code is None else str(getattr(code, "value", code))
+
+
+def _text(error: BaseException) -> str:
+    """One line, without credentials."""
+    lines = str(error).strip().splitlines()
+    return redact(f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__)

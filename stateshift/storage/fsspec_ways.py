@@ -1,0 +1,103 @@
+"""What the file systems behind fsspec can do, as far as their documentation and code promise it.
+
+fsspec gives every storage the same methods, not the same meaning. What differs, and matters here:
+
+    whole         a file appears only when its upload completes (object stores): no temporary name is needed
+    renames       `mv` renames; fsspec's own `mv` copies, deletes, and expands `*`, `?` and `[` in names
+    replaces      ... and replaces what is there; HDFS refuses to
+    directories   must be made before a file is written, and how to remove them without risk: `rmdir` or `rm`
+                  where that refuses one that is not empty; they are kept where it does not, as with pyarrow
+    exclusive     how `create` can be exclusive, None where it cannot
+    durable       what was written survives a crash of the machine (HDFS: of one machine, by replication)
+
+Looked at: fsspec 2026.9, s3fs 2026.9, gcsfs 2026.10, adlfs 2026.8, and the first releases of 2024 for the
+names of arguments. A scheme that is not listed gets the most careful treatment.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    whole: bool = False
+    renames: bool = False
+    replaces: bool = True
+    directories: Literal["none", "kept", "rmdir", "rm"] = "kept"
+    exclusive: Literal["mode", "overwrite", "xb", "process"] | None = None
+    durable: bool = False
+
+
+_CAREFUL: Final = Way()
+_AZURE: Final = Way(whole=True, directories="none", exclusive="overwrite", durable=True)
+_OBJECTS: Final = Way(whole=True, directories="none", exclusive="mode", durable=True)
+
+_WAYS: Final[Mapping[str, Way]] = MappingProxyType(
+    {
+        "s3": _OBJECTS,  # conditional PUT (If-None-Match), s3fs since 2024.10
+        "gs": _OBJECTS,  # ifGenerationMatch=0, gcsfs since 2024.10
+        "gcs": _OBJECTS,
+        "abfs": _AZURE,  # If-None-Match through overwrite=False, any adlfs
+        "abfss": _AZURE,
+        "az": _AZURE,
+        "file": Way(renames=True, directories="rmdir", exclusive="xb"),
+        # One process's, so that a lock among its threads is all that exclusive can mean. `open` in mode "wb"
+        # shows a file while it grows: hence a temporary one.
+        "memory": Way(directories="rmdir", exclusive="process"),
+        "hdfs": Way(renames=True, replaces=False, directories="kept", durable=True),
+        "webhdfs": Way(renames=True, replaces=False, directories="rm", durable=True),
+        "sftp": Way(renames=True, directories="rmdir"),
+        "ssh": Way(renames=True, directories="rmdir"),
+    }
+)
+
+_PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "s3": "'stateshift[s3]'",
+        "gs": "'stateshift[gcs]'",
+        "gcs": "'stateshift[gcs]'",
+        "abfs": "'stateshift[abfs]'",
+        "abfss": "'stateshift[abfs]'",
+        "az": "'stateshift[abfs]'",
+        "sftp": "paramiko",
+        "ssh": "paramiko",
+        "smb": "smbprotocol",
+        "oci": "ocifs",
+        "oss": "ossfs",
+    }
+)
+
+
+def way_of(scheme: str, file_system: Any) -> Way:
+    """How this file system is to be treated: by its scheme, corrected by what its release takes."""
+    way = _WAYS.get(scheme, _CAREFUL)
+    if way.exclusive == "mode" and not _takes(file_system, "mode"):
+        return Way(whole=way.whole, directories=way.directories, durable=way.durable)
+    return way
+
+
+def lists_whole_trees(file_system: Any) -> bool:
+    """Whether `find` is the file system's own. fsspec's own one leaves out what it could not list,
+    silently."""
+    from fsspec.asyn import AsyncFileSystem
+    from fsspec.spec import AbstractFileSystem
+
+    kind = type(file_system)
+    if isinstance(file_system, AsyncFileSystem):
+        return kind._find is not AsyncFileSystem._find
+    return kind.find is not AbstractFileSystem.find
+
+
+def packages_for(scheme: str) -> str | None:
+    """What to install for a scheme, as pip takes it."""
+    return _PACKAGES.get(scheme)
+
+
+def _takes(file_system: Any, argument: str) -> bool:
+    method = getattr(type(file_system), "_pipe_file", type(file_system).pipe_file)
+    return argument in inspect.signature(method).parameters

@@ -1,0 +1,283 @@
+"""The local disk, spoken to directly.
+
+Not through fsspec: its local file system can neither sync nor create exclusively and whole, and importing it
+takes longer than an inspection. The promises of `protocol`, and how they are kept here:
+
+* `write` collects the content under a temporary name in the same directory and renames it into place. Two
+  threads that write one path at once are kept apart; two processes are not (the lock on the target sees to
+  that).
+* `create` fills and fsyncs a temporary file and then links it: link(2) fails where the name is taken, and
+  what it makes visible is whole. On a file system without hard links (FAT, some FUSE mounts) it is O_EXCL
+  instead: exclusive still, but a crash in the middle can leave a part of the file.
+* `move` links the new name and removes the old one, because rename(2) replaces. A crash between the two
+  leaves both names for one file: the repeat recognises that by inode and finishes. Without hard links: look,
+  then rename.
+* `sync` is syncfs(2) on every device written to since the last one. Measured on ext4 against fsync of each
+  file: 1 file 0.4 ms against 0.7, 100 files 2 ms against 13 (eight threads), 5,000 files 0.2 s against 0.5,
+  64 MiB the same. It also waits for what others wrote to that file system; in return it covers directories,
+  and nothing has to be remembered but the device. Since Linux 5.8 it reports write errors. Where there is no
+  syncfs, it is sync(2).
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import errno
+import os
+import stat as modes
+import threading
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from stateshift.storage import failures, locations
+from stateshift.storage import local_calls as calls
+from stateshift.storage.local_listing import walk
+from stateshift.storage.protocol import CHUNK, Content, Traits
+from stateshift.storage.temporaries import is_temporary, temporary, unique_temporary
+from stateshift.survey import FileInfo
+
+_DIRECTORIES_MAX = 4096  # remembered as made and not yet durable; beyond it we sync early
+
+
+class LocalStorage:
+    """A directory of this machine."""
+
+    def __init__(self, location: str) -> None:
+        self._location = locations.normal(location, os.getcwd())
+        root = locations.local_path(self._location)
+        assert root is not None, f"{location} is not local"
+        self._root = root
+        self._lock = threading.Lock()
+        self._syncing = threading.Lock()
+        self._writing: set[str] = set()
+        self._unsynced: dict[int, str] = {}  # device -> a directory on it
+        self._made: set[str] = set()  # directories whose entry in their parent may not be durable
+
+    @property
+    def location(self) -> str:
+        return self._location
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(renames=True, keeps_times=True, exclusive=True, durable=calls.SYNCS_ONE)
+
+    def list(self, under: str = "") -> Iterator[FileInfo]:
+        return walk(self._full(under), locations.check_path(under), self._location)
+
+    def stat(self, path: str) -> FileInfo | None:
+        try:
+            found = os.stat(self._full(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise failures.from_os(error, self._location, path) from error
+        return FileInfo(path, found.st_size, found.st_mtime) if modes.S_ISREG(found.st_mode) else None
+
+    def read(self, path: str, size_max: int | None = None) -> bytes:
+        with self._open(path) as file, self._telling(path):
+            size = os.fstat(file.fileno()).st_size
+            if size_max is not None and size > size_max:
+                raise failures.too_large(self._location, path, size, size_max)
+            return file.read()
+
+    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        with self._open(path) as file:
+            with self._telling(path):
+                file.seek(offset)
+            while True:
+                with self._telling(path):
+                    chunk = file.read(CHUNK)
+                if not chunk:
+                    return
+                yield chunk
+
+    def write(self, path: str, content: Content, modified: float | None = None) -> int:
+        full = self._full(path)
+        with self._temporary_for(full) as temp:
+            with self._telling(path):
+                file = self._begin(temp, os.O_TRUNC)
+            size, device = self._fill(file, content, path, modified)
+            with self._telling(path):
+                os.replace(temp, full)
+            # Not before: a sync in between would take the mark and miss the rename.
+            self._remember(device, os.path.dirname(full))
+        return size
+
+    def create(self, path: str, content: bytes) -> None:
+        full = self._full(path)
+        temp = unique_temporary(full)
+        with self._telling(path):
+            file = self._begin(temp, os.O_EXCL)
+            try:
+                with file:
+                    file.write(content)
+                    calls.flush(file)
+                calls.link_or_create(temp, full, content)
+            finally:
+                os.unlink(temp)
+            self._settle(os.path.dirname(full))
+
+    def move(self, path: str, target_path: str) -> None:
+        full, target = self._full(path), self._full(target_path)
+        if self.stat(path) is None:
+            raise failures.missing(self._location, path)
+        with self._telling(path):
+            calls.fsync(full)
+        with self._telling(target_path):
+            self._make_directories(os.path.dirname(target))
+            try:
+                calls.rename_exclusively(full, target)
+            except FileNotFoundError as error:
+                raise failures.missing(self._location, path) from error
+            self._settle(os.path.dirname(target))
+            self._settle(os.path.dirname(full))
+
+    def remove(self, path: str) -> None:
+        full = self._full(path)
+        with self._telling(path):
+            try:
+                os.unlink(full)
+            except (FileNotFoundError, NotADirectoryError):
+                return
+            calls.fsync(os.path.dirname(full))
+
+    def prune(self, under: str = "") -> None:
+        top = self._full(under)
+        with self._telling(under):
+            for directory, _, names in os.walk(top, topdown=False, onerror=calls.unless_gone):
+                for name in self._leftovers(directory, names):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(os.path.join(directory, name))
+                calls.remove_if_empty(directory)
+                with self._lock:
+                    self._made.discard(directory)
+
+    def sync(self) -> None:
+        # One at a time: who finds nothing left to sync has waited for the one who took it.
+        with self._syncing:
+            with self._lock:
+                taken, self._unsynced = self._unsynced, {}
+                made, self._made = self._made, set()
+            try:
+                for directory in taken.values():
+                    self._sync_device(directory)
+            except BaseException:
+                with self._lock:
+                    self._unsynced = taken | self._unsynced
+                    self._made |= made
+                raise
+
+    def _leftovers(self, directory: str, names: builtins.list[str]) -> builtins.list[str]:
+        with self._lock:
+            return [n for n in names if is_temporary(n) and os.path.join(directory, n) not in self._writing]
+
+    def _full(self, path: str) -> str:
+        locations.check_path(path)
+        return os.path.join(self._root, path) if path else self._root
+
+    @contextlib.contextmanager
+    def _telling(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise failures.from_os(error, self._location, path) from error
+
+    def _open(self, path: str) -> BinaryIO:
+        try:
+            return open(self._full(path), "rb")
+        except (IsADirectoryError, NotADirectoryError) as error:
+            raise failures.missing(self._location, path) from error
+        except OSError as error:
+            raise failures.from_os(error, self._location, path) from error
+
+    @contextlib.contextmanager
+    def _temporary_for(self, full: str) -> Iterator[str]:
+        """A temporary name that no other thread uses meanwhile; nothing is left under it when this ends."""
+        temp = temporary(full)
+        with self._lock:
+            if temp in self._writing:
+                temp = unique_temporary(full)
+            self._writing.add(temp)
+        try:
+            yield temp
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temp)
+            raise
+        finally:
+            with self._lock:
+                self._writing.discard(temp)
+
+    def _begin(self, temp: str, flag: int) -> BinaryIO:
+        """Open a temporary file for writing, in a directory that is made where it is not there."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | flag
+        try:
+            descriptor = os.open(temp, flags, 0o666)
+        except FileNotFoundError:
+            self._make_directories(os.path.dirname(temp))
+            descriptor = os.open(temp, flags, 0o666)
+        return os.fdopen(descriptor, "wb")
+
+    def _fill(self, file: BinaryIO, content: Content, path: str, modified: float | None) -> tuple[int, int]:
+        """Write the content; its size, and the device it is on. What goes wrong in making it is not ours to
+        translate."""
+        size = 0
+        try:
+            for chunk in content():
+                with self._telling(path):
+                    file.write(chunk)
+                size += len(chunk)
+            with self._telling(path):
+                file.flush()
+                if modified is not None:
+                    os.utime(file.fileno(), (modified, modified))
+                device = os.fstat(file.fileno()).st_dev
+        except BaseException:
+            with contextlib.suppress(OSError):
+                file.close()
+            raise
+        with self._telling(path):
+            file.close()
+        return size, device
+
+    def _remember(self, device: int, directory: str) -> None:
+        with self._lock:
+            self._unsynced[device] = directory
+
+    def _make_directories(self, directory: str) -> None:
+        made = []
+        while not os.path.isdir(directory):
+            made.append(directory)
+            directory = os.path.dirname(directory)
+        for new in reversed(made):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(new)
+        if made:
+            # mkdir's FileExistsError is fine for a directory that a thread was quicker to make, not for a
+            # file.
+            if not os.path.isdir(made[0]):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), made[0])
+            self._remember(os.stat(made[0]).st_dev, made[0])
+            with self._lock:
+                self._made.update(made)
+                many = len(self._made) > _DIRECTORIES_MAX
+            if many:
+                self.sync()
+
+    def _settle(self, directory: str) -> None:
+        """Make the entries of a directory durable, and the directory itself where we made it."""
+        calls.fsync(directory)
+        while True:
+            with self._lock:
+                if directory not in self._made:
+                    return
+            directory = os.path.dirname(directory)
+            calls.fsync(directory)
+
+    def _sync_device(self, directory: str) -> None:
+        """syncfs through any directory that is still there: ours may have been removed since."""
+        while not os.path.isdir(directory):
+            directory = os.path.dirname(directory)
+        with self._telling(""):
+            calls.sync_file_system(directory)

@@ -1,0 +1,106 @@
+"""The few things the local disk needs that Python's `os` has no single call for. Paths and bytes in, OSErrors out.
+
+Each says what a crash in its middle leaves.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from typing import BinaryIO, Final
+
+_NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+_syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+
+# Whether one file system can be synced, and waited for. sync(2) stands in where not; on some systems it only begins.
+SYNCS_ONE: Final = _syncfs is not None
+
+
+def sync_file_system(directory: str) -> None:
+    """Everything on the file system of this directory is durable."""
+    if _syncfs is None:
+        os.sync()
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        if _syncfs(descriptor) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), directory)
+    finally:
+        os.close(descriptor)
+
+
+def flush(file: BinaryIO) -> None:
+    """What was written to the file is durable; its name is not."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def fsync(path: str) -> None:
+    """A file's content, or the names in a directory, are durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def link_or_create(temp: str, full: str, content: bytes) -> None:
+    """Give a whole file its name unless it is taken. Without hard links a crash can leave a part of it."""
+    try:
+        os.link(temp, full, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with open(full, "xb") as file:
+            file.write(content)
+            flush(file)
+
+
+def rename_exclusively(full: str, target: str) -> None:
+    """Rename unless the name is taken. A crash can leave both names: the repeat finishes."""
+    linked = False
+    try:
+        os.link(full, target, follow_symlinks=False)
+        linked = True
+    except FileExistsError:
+        if not _is_unfinished_move(full, target):
+            raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target) from error
+        os.rename(full, target)
+        return
+    try:
+        os.unlink(full)
+    except OSError:
+        if linked:  # such as a source directory that may not be written to: nothing has been moved
+            os.unlink(target)
+        raise
+
+
+def _is_unfinished_move(full: str, target: str) -> bool:
+    """Two names of one file, left by a crash. The same name twice, reached through a linked directory, is not
+    that."""
+    same_name = os.path.basename(full) == os.path.basename(target)
+    if same_name and os.path.samefile(os.path.dirname(full), os.path.dirname(target)):
+        return False
+    return os.path.samestat(os.lstat(full), os.lstat(target))
+
+
+def remove_if_empty(directory: str) -> None:
+    """Remove a directory that holds nothing; leave any other."""
+    try:
+        os.rmdir(directory)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR, errno.EBUSY):
+            raise
+
+
+def unless_gone(error: OSError) -> None:
+    """For os.walk, which passes errors over in silence if it is not told otherwise."""
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise error

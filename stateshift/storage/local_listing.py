@@ -1,0 +1,89 @@
+"""Listing a local directory: one pass of scandir, one stat for each file.
+
+Symbolic links are followed, as the engines follow them. One that leads back to a directory it lies in would
+never end, and is refused by name. What vanishes meanwhile was not there; what may not be read, or has a name
+that is not UTF-8, is an error: a listing that leaves something out would be taken for the whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from stateshift.errors import StorageError
+from stateshift.storage import failures
+from stateshift.storage.temporaries import is_temporary
+from stateshift.survey import FileInfo
+
+
+def walk(top: str, under: str, location: str) -> Iterator[FileInfo]:
+    """Every file below the directory `top`, which is `under` below `location`."""
+    directories = [(top, under)]
+    while directories:
+        directory, path = directories.pop()
+        try:
+            with os.scandir(directory) as entries:
+                found = [_look(entry, directory, path, location) for entry in entries]
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise failures.from_os(error, location, path) from error
+        for one in found:
+            if isinstance(one, FileInfo):
+                yield one
+            elif one is not None:
+                if one.is_symlink():
+                    _refuse_loop(one, top, location)
+                directories.append((one.path, _joined(path, one.name)))
+
+
+def _look(
+    entry: os.DirEntry[str], directory: str, path: str, location: str
+) -> FileInfo | os.DirEntry[str] | None:
+    """A file, a directory to go into, or None for what is neither or has gone."""
+    name = entry.name
+    if not name.isascii():
+        _refuse_undecodable(name, directory, location)
+    try:
+        if entry.is_dir():
+            return entry
+        if is_temporary(name) or not entry.is_file():
+            return None
+        found = entry.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise failures.from_os(error, location, _joined(path, name)) from error
+    return FileInfo(_joined(path, name), found.st_size, found.st_mtime)
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}/{name}" if path else name
+
+
+def _refuse_undecodable(name: str, directory: str, location: str) -> None:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raw = os.fsencode(name)
+        raise StorageError(
+            f"{directory} holds a name that is not UTF-8: {raw!r}",
+            location=location,
+            hint="rename it, or remove it: no engine can have written it",
+        ) from error
+
+
+def _refuse_loop(link: os.DirEntry[str], top: str, location: str) -> None:
+    """A link is a loop when what it leads to holds one of the directories it was reached through."""
+    target = os.path.realpath(link.path)
+    holder = os.path.dirname(link.path)
+    while len(holder) >= len(top):
+        if (os.path.realpath(holder) + "/").startswith(target.rstrip("/") + "/"):
+            raise StorageError(
+                f"{link.path} is a symbolic link to {target}, which holds it: following it would never end",
+                location=location,
+                hint=f"rm {failures.pasted(link.path)}",
+            )
+        if holder == top:
+            return
+        holder = os.path.dirname(holder)

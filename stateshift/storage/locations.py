@@ -1,0 +1,128 @@
+"""Locations: the URLs and local paths a user types, in one normal form. Pure: nothing here looks at a disk.
+
+    typed                               normal form            scheme  authority  path
+    /a/b, /a//b/, file:/a/b             file:///a/b            file               /a/b
+    b          (in /a)                  file:///a/b            file               /a/b
+    hdfs://nn:8020/p/                   hdfs://nn:8020/p       hdfs    nn:8020    /p
+    s3a://bucket/k, s3n://bucket/k      s3://bucket/k          s3      bucket     /k
+
+Locations are taken literally and never decoded: blanks, `%`, `#`, `?`, `:` and any unicode stand for
+themselves, also behind `file:`. Hadoop writes `file:///a%20b` for a directory `a b` (Path.toUri), but what a
+person types on a shell, or in a spec, is the name that `ls` prints; what Hadoop wrote into a file is decoded
+where that file is. `..` is resolved as text, in local paths only. Windows is not supported.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from stateshift.errors import StorageError
+from stateshift.spec.location import NoLocation
+from stateshift.spec.location import normal as spelled
+
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)", re.DOTALL)
+_ALIASES: Final = {"s3a": "s3", "s3n": "s3"}
+
+_USERINFO: Final = re.compile(r"(://[^/@\s:]*):[^/@\s]*@")
+_SECRETS: Final = re.compile(
+    r"(?i)\b((?:x-amz-)?(?:signature|credential|security-token)|sig|delegation|token|access_token|password|passwd"
+    r"|secret|secret_key|account_key|sas_token)=[^&\s'\")]+"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A location in its parts. `path` begins with a slash or is empty, and ends in none unless it is the
+    root."""
+
+    scheme: str
+    authority: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+
+def parse(text: str, cwd: str | None = None) -> Location:
+    """A location from what the user typed; relative paths against `cwd`. The grammar is the spec's."""
+    if not text or "\0" in text:
+        raise StorageError(f"{text!r} is not a location", hint="give a path or a URL, such as s3://bucket/path")
+    try:
+        url = _URL.fullmatch(spelled(text, cwd))
+    except NoLocation as error:
+        raise StorageError(f"{redact(text)} is not a location", hint=f"expected {error}", location=redact(text)) from error
+    if url is None:
+        raise StorageError(f"{text!r} is a relative path", hint="give the full path, or a URL", location=text)
+    return Location(_ALIASES.get(url[1], url[1]), url[2], url[3])
+
+
+def normal(text: str, cwd: str | None = None) -> str:
+    """The one way to write this location: two texts are the same location when their normal forms are
+    equal."""
+    return str(parse(text, cwd))
+
+
+def local_path(location: str) -> str | None:
+    """The path on this machine, None for a location that is elsewhere."""
+    parsed = parse(location)
+    return parsed.path if parsed.scheme == "file" else None
+
+
+def scheme(location: str) -> str:
+    return parse(location).scheme
+
+
+def authority(location: str) -> str:
+    return parse(location).authority
+
+
+def join(location: str, path: str) -> str:
+    """The location of a path below this one."""
+    check_path(path)
+    return f"{normal(location).rstrip('/')}/{path}" if path else normal(location)
+
+
+def parent(location: str) -> str:
+    """The location one name up; the root's is the root."""
+    parsed = parse(location)
+    above = parsed.path.rpartition("/")[0]
+    return str(Location(parsed.scheme, parsed.authority, above or ("/" if parsed.scheme == "file" else "")))
+
+
+def name(location: str) -> str:
+    """The last name in a location; empty for a root."""
+    return parse(location).path.rpartition("/")[2]
+
+
+def same_file_system(one: str, other: str) -> bool:
+    """Whether a file may be renamed from one to the other, as far as the names tell: two local paths may
+    still be on different disks."""
+    a, b = parse(one), parse(other)
+    return (a.scheme, a.authority) == (b.scheme, b.authority)
+
+
+def is_within(inner: str, outer: str) -> bool:
+    """Whether `inner` is `outer` or lies below it."""
+    below = parse(inner).path.rstrip("/") + "/"
+    return same_file_system(inner, outer) and below.startswith(parse(outer).path.rstrip("/") + "/")
+
+
+def relative(inner: str, outer: str) -> str:
+    """The path of `inner` below `outer`."""
+    assert is_within(inner, outer), f"{inner} is not below {outer}"
+    return parse(inner).path[len(parse(outer).path.rstrip("/")) + 1 :]
+
+
+def redact(text: str) -> str:
+    """A location, or a message that holds some, without the credentials in it: for messages and logs."""
+    return _SECRETS.sub(r"\1=***", _USERINFO.sub(r"\1:***@", text))
+
+
+def check_path(path: str) -> str:
+    """A path relative to a location, refused where it would lead out of it. Empty means the location
+    itself."""
+    if "\0" in path or (path and not {"", ".", ".."}.isdisjoint(path.split("/"))):
+        raise StorageError(f"{path!r} is not a path below a location", hint="names between slashes, no `..`")
+    return path

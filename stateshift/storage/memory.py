@@ -1,0 +1,323 @@
+"""A disk in memory, shared by the storages that are opened on it: the twin that every test may use.
+
+    MemoryDisk         one machine: files by their full location, and what of them a crash would leave
+      kill()             as SIGKILL: who had it open has no effect any more; temporary files stay
+      crash(random)      as a power cut: also, each write that was not synced is kept, torn or lost
+      snapshot()         what is there, for assertions
+    MemoryStorage      one location on a disk
+
+A crash is as unkind as XFS or ext4 may be: a rename that was not preceded by fsync can leave the new name
+with the old content, with none, or with the first part of the new. What `create`, `move` and `remove` did is
+never lost. Directories exist, so that a file cannot stand where one is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random as randoms
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from stateshift.storage import failures, locations
+from stateshift.storage.protocol import CHUNK, Content, Traits
+from stateshift.storage.temporaries import is_temporary, temporary, unique_temporary
+from stateshift.survey import FileInfo
+
+
+class ProcessGone(BaseException):
+    """The process that this storage belonged to was killed: nothing it still does has an effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    content: bytes
+    modified: float
+    storage: int = 0  # through which it was written
+
+
+@dataclass(slots=True)
+class _History:
+    """What a crash can choose from: what is durable (None for nothing), and every write since, in order."""
+
+    durable: _File | None
+    writes: list[_File] = field(default_factory=list)
+
+    def survivor(self, random: randoms.Random) -> _File | None:
+        choices = [self.durable, *self.writes]
+        chosen = random.choice(choices)
+        if chosen is None or chosen is self.durable or random.random() < 0.5:
+            return chosen
+        return replace(chosen, content=chosen.content[: random.randint(0, len(chosen.content))])
+
+
+class MemoryDisk:
+    """Files by their full location. Thread-safe; everything it tells is in order."""
+
+    def __init__(self, now: Callable[[], float] = lambda: 0.0, bytes_max: int | None = None) -> None:
+        self.lock = threading.RLock()
+        self.now = now
+        self.bytes_max = bytes_max
+        self.bytes = 0
+        self.generation = 0
+        self._storages = 0
+        self._files: dict[str, _File] = {}
+        self._directories: set[str] = set()
+        self._unsynced: dict[str, _History] = {}
+        self._writing: set[str] = set()
+
+    def open(self, location: str) -> MemoryStorage:
+        """A storage on this disk, as a World's `storage` opens it."""
+        return MemoryStorage(self, location)
+
+    def kill(self) -> None:
+        with self.lock:
+            self.generation += 1
+            self._writing.clear()
+
+    def crash(self, random: randoms.Random) -> None:
+        with self.lock:
+            self.kill()
+            for name, history in sorted(self._unsynced.items()):
+                self._drop(name)
+                survivor = history.survivor(random)
+                if survivor is not None:
+                    self._store(name, survivor)
+            self._unsynced.clear()
+
+    def snapshot(self, location: str = "", temporaries: bool = False) -> dict[str, bytes]:
+        """Content by full location, or by path below one; temporary files only if asked for."""
+        prefix = locations.normal(location).rstrip("/") + "/" if location else ""
+        with self.lock:
+            return {
+                name[len(prefix) :]: self._files[name].content
+                for name in sorted(self._files)
+                if name.startswith(prefix) and (temporaries or not is_temporary(name))
+            }
+
+    def register(self) -> int:
+        with self.lock:
+            self._storages += 1
+            return self._storages
+
+    def names(self, below: str) -> list[str]:
+        prefix = below.rstrip("/") + "/"
+        return sorted(name for name in self._files if name.startswith(prefix))
+
+    def get(self, name: str) -> _File | None:
+        return self._files.get(name)
+
+    def is_directory(self, name: str) -> bool:
+        return name in self._directories
+
+    def make_way(self, name: str) -> None:
+        """Make the directories `name` lies in."""
+        if name in self._directories:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+        for directory in _above(name):
+            if directory in self._files:
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
+            self._directories.add(directory)
+
+    def check_room(self, size: int) -> None:
+        if self.bytes_max is not None and self.bytes + size > self.bytes_max:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def begin(self, name: str) -> str:
+        """The name under which the content of `name` is collected."""
+        temp = temporary(name)
+        if temp in self._writing:
+            temp = unique_temporary(name)
+        self._writing.add(temp)
+        self._drop(temp)
+        self._store(temp, _File(b"", 0.0))
+        return temp
+
+    def end(self, temp: str, generation: int, collected: bytes) -> None:
+        """Tidy up after a write, whole or not. A process that was killed does not: what it had written
+        stays."""
+        with self.lock:
+            if generation == self.generation:
+                self._writing.discard(temp)
+                self._drop(temp)
+            elif temp in self._files and temp not in self._writing:
+                self._drop(temp)
+                self._store(temp, _File(collected, 0.0))
+
+    def put(self, name: str, file: _File, durable: bool) -> None:
+        before = self._files.get(name)
+        if durable:
+            self._unsynced.pop(name, None)
+        else:
+            self._unsynced.setdefault(name, _History(before)).writes.append(file)
+        self._drop(name)
+        self._store(name, file)
+
+    def delete(self, name: str) -> None:
+        self._unsynced.pop(name, None)
+        self._drop(name)
+
+    def settle(self, storage: int) -> None:
+        """What was written through one storage is durable, and with it what was written before to the same
+        names."""
+        for name, history in list(self._unsynced.items()):
+            ours = [i for i, write in enumerate(history.writes) if write.storage == storage]
+            if ours:
+                history.durable = history.writes[ours[-1]]
+                del history.writes[: ours[-1] + 1]
+            if not history.writes:
+                del self._unsynced[name]
+
+    def prune(self, top: str) -> None:
+        for name in self.names(top):
+            if is_temporary(name) and name not in self._writing:
+                self._drop(name)
+        needed = {above for name in self._files for above in _above(name)}
+        below = top.rstrip("/") + "/"
+        self._directories -= {d for d in self._directories - needed if d == top or d.startswith(below)}
+
+    def _store(self, name: str, file: _File) -> None:
+        self._files[name] = file
+        self.bytes += len(file.content)
+
+    def _drop(self, name: str) -> None:
+        gone = self._files.pop(name, None)
+        self.bytes -= len(gone.content) if gone is not None else 0
+
+
+class MemoryStorage:
+    """A location on a MemoryDisk."""
+
+    def __init__(self, disk: MemoryDisk, location: str) -> None:
+        self._disk = disk
+        self._location = locations.normal(location)
+        self._id = disk.register()
+        self._generation = disk.generation
+
+    @property
+    def location(self) -> str:
+        return self._location
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(renames=True, keeps_times=True)
+
+    def list(self, under: str = "") -> Iterator[FileInfo]:
+        start = len(self._location.rstrip("/")) + 1
+        with self._alive() as disk:
+            found = [
+                FileInfo(name[start:], len(file.content), file.modified)
+                for name in disk.names(self._full(under))
+                if not is_temporary(name) and (file := disk.get(name)) is not None
+            ]
+        return iter(found)
+
+    def stat(self, path: str) -> FileInfo | None:
+        full = self._full(path)
+        with self._alive() as disk:
+            file = disk.get(full)
+        return None if file is None else FileInfo(path, len(file.content), file.modified)
+
+    def read(self, path: str, size_max: int | None = None) -> bytes:
+        content = self._file(path).content
+        if size_max is not None and len(content) > size_max:
+            raise failures.too_large(self._location, path, len(content), size_max)
+        return content
+
+    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        content = self._file(path).content
+        for start in range(offset, len(content), CHUNK):
+            yield content[start : start + CHUNK]
+
+    def write(self, path: str, content: Content, modified: float | None = None) -> int:
+        full = self._full(path)
+        with self._alive() as disk, self._telling(path):
+            disk.make_way(full)
+            temp = disk.begin(full)
+        collected = bytearray()
+        try:
+            self._collect(collected, content, path)
+            with self._alive() as disk, self._telling(path):
+                disk.make_way(full)
+                when = disk.now() if modified is None else modified
+                disk.put(full, _File(bytes(collected), when, self._id), durable=False)
+        finally:
+            self._disk.end(temp, self._generation, bytes(collected))
+        return len(collected)
+
+    def create(self, path: str, content: bytes) -> None:
+        full = self._full(path)
+        with self._alive() as disk, self._telling(path):
+            if disk.get(full) is not None or disk.is_directory(full):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), full)
+            disk.make_way(full)
+            disk.check_room(len(content))
+            disk.put(full, _File(content, disk.now(), self._id), durable=True)
+
+    def move(self, path: str, target_path: str) -> None:
+        full, target = self._full(path), self._full(target_path)
+        with self._alive() as disk, self._telling(target_path):
+            file = self._file(path)
+            if disk.get(target) is not None or disk.is_directory(target):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+            disk.make_way(target)
+            disk.delete(full)
+            disk.put(target, file, durable=True)
+
+    def remove(self, path: str) -> None:
+        full = self._full(path)
+        with self._alive() as disk, self._telling(path):
+            if disk.is_directory(full):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), full)
+            disk.delete(full)
+
+    def prune(self, under: str = "") -> None:
+        with self._alive() as disk:
+            disk.prune(self._full(under))
+
+    def sync(self) -> None:
+        with self._alive() as disk:
+            disk.settle(self._id)
+
+    def _full(self, path: str) -> str:
+        locations.check_path(path)
+        return f"{self._location.rstrip('/')}/{path}" if path else self._location
+
+    def _file(self, path: str) -> _File:
+        full = self._full(path)
+        with self._alive() as disk:
+            file = disk.get(full)
+        if file is None:
+            raise failures.missing(self._location, path)
+        return file
+
+    @contextlib.contextmanager
+    def _alive(self) -> Iterator[MemoryDisk]:
+        """Hold the disk, unless the process is gone."""
+        with self._disk.lock:
+            if self._generation != self._disk.generation:
+                raise ProcessGone
+            yield self._disk
+
+    @contextlib.contextmanager
+    def _telling(self, path: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise failures.from_os(error, self._location, path) from error
+
+    def _collect(self, collected: bytearray, content: Content, path: str) -> None:
+        for chunk in content():
+            with self._alive() as disk, self._telling(path):
+                disk.check_room(len(collected) + len(chunk))
+            collected += chunk
+
+
+def _above(name: str) -> Iterator[str]:
+    """The directories that a full location lies in, the nearest last, down to where its path begins."""
+    start = name.index("://") + 3
+    for position in range(name.find("/", start), len(name)):
+        if name[position] == "/" and position > start:
+            yield name[:position]

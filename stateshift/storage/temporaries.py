@@ -1,0 +1,33 @@
+"""The names of our temporary files: in the directory of the file they become, and recognised by everybody.
+
+The name of a write's temporary file is a function of the final name, so that a killed write's leftover is
+overwritten by its repeat instead of lying about, and short whatever the final name is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+from stateshift.formats.marks import TEMPORARY
+
+_END = ".tmp"
+
+
+def temporary(path: str) -> str:
+    """Where the content of `path` is collected until it is whole."""
+    directory, slash, name = path.rpartition("/")
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{directory}{slash}{TEMPORARY}{digest}{_END}"
+
+
+def unique_temporary(path: str) -> str:
+    """A temporary name that nobody else uses."""
+    directory, slash, _ = path.rpartition("/")
+    return f"{directory}{slash}{TEMPORARY}{secrets.token_hex(16)}{_END}"
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file of this name (or path) is one of ours that never became whole."""
+    name = name.rpartition("/")[2]
+    return name.startswith(TEMPORARY) and name.endswith(_END)

@@ -1,0 +1,278 @@
+"""Behaviour added to a storage by wrapping it: Retrying and Throttled. The interface stays as it is.
+
+    Throttled(Retrying(storage, ...), pace)    each attempt is not counted twice
+    Retrying(Throttled(storage, pace), ...)    each attempt is: the service sees no more than the pace
+
+Only TransientStorageError is retried, and only here.
+"""
+
+from __future__ import annotations
+
+import random as randoms
+import threading
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
+
+from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
+from stateshift.storage.protocol import Content, Storage, Traits
+from stateshift.survey import FileInfo
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """As a World's: so that tests need not wait."""
+
+    def now(self) -> float: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class Retrying:
+    """Every operation again, up to `attempts_max` times, while it fails with what may pass.
+
+    Waits are exponential with full jitter: at random between nothing and a bound that starts at
+    `seconds_first`, doubles each time and never exceeds `seconds_max`. A stream goes on where it had got to.
+
+    An answer can be lost after its effect has happened. So a repeated `create` that finds the path taken by
+    exactly our content takes it for its own: what is created exclusively has to say whose it is. A repeated
+    `move` whose source is gone and whose target is there has happened.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        random: randoms.Random | None = None,
+        attempts_max: int = 6,
+        seconds_first: float = 0.2,
+        seconds_max: float = 20.0,
+    ) -> None:
+        assert attempts_max >= 1
+        self._storage = storage
+        self._clock = clock
+        self._random = random or randoms.Random()
+        self._attempts_max = attempts_max
+        self._seconds_first = seconds_first
+        self._seconds_max = seconds_max
+
+    @property
+    def location(self) -> str:
+        return self._storage.location
+
+    @property
+    def traits(self) -> Traits:
+        return self._storage.traits
+
+    def list(self, under: str = "") -> Iterator[FileInfo]:
+        # Whole or not at all: half of one listing and half of another are no listing.
+        return iter(self._again(lambda: tuple(self._storage.list(under))))
+
+    def stat(self, path: str) -> FileInfo | None:
+        return self._again(lambda: self._storage.stat(path))
+
+    def read(self, path: str, size_max: int | None = None) -> bytes:
+        return self._again(lambda: self._storage.read(path, size_max))
+
+    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        attempt = 0
+        while True:
+            try:
+                for chunk in self._storage.chunks(path, offset):
+                    offset += len(chunk)
+                    attempt = 0  # it moves: what counts is failing at one place
+                    yield chunk
+                return
+            except TransientStorageError as error:
+                attempt += 1
+                self._wait(attempt, error)
+
+    def write(self, path: str, content: Content, modified: float | None = None) -> int:
+        return self._again(lambda: self._storage.write(path, content, modified))
+
+    def create(self, path: str, content: bytes) -> None:
+        attempts = _Count()
+
+        def once() -> None:
+            attempts.up()
+            try:
+                self._storage.create(path, content)
+            except AlreadyThere:
+                if attempts.first or self._storage.read(path) != content:
+                    raise
+
+        self._again(once)
+
+    def move(self, path: str, target_path: str) -> None:
+        attempts = _Count()
+
+        def once() -> None:
+            attempts.up()
+            try:
+                self._storage.move(path, target_path)
+            except MissingFile:
+                if attempts.first or self._storage.stat(target_path) is None:
+                    raise
+
+        self._again(once)
+
+    def remove(self, path: str) -> None:
+        self._again(lambda: self._storage.remove(path))
+
+    def prune(self, under: str = "") -> None:
+        self._again(lambda: self._storage.prune(under))
+
+    def sync(self) -> None:
+        self._again(self._storage.sync)
+
+    def _again(self, operation: Callable[[], T]) -> T:
+        attempt = 0
+        while True:
+            try:
+                return operation()
+            except TransientStorageError as error:
+                attempt += 1
+                self._wait(attempt, error)
+
+    def _wait(self, attempt: int, error: TransientStorageError) -> None:
+        if attempt >= self._attempts_max:
+            # Not transient any more: whoever reads from here while writing there must not begin again.
+            raise StorageError(
+                f"{error.fact} (given up after {attempt} attempts)",
+                location=error.location,
+                hint=error.hint or "stateshift resume WORKDIR",
+            ) from error
+        bound = min(self._seconds_max, self._seconds_first * 2.0 ** (attempt - 1))
+        self._clock.sleep(self._random.uniform(0, bound))
+
+
+class _Count:
+    """How often an operation was begun."""
+
+    def __init__(self) -> None:
+        self._begun = 0
+
+    def up(self) -> None:
+        self._begun += 1
+
+    @property
+    def first(self) -> bool:
+        return self._begun == 1
+
+
+class Pace:
+    """How fast: a token bucket for bytes and one for operations, shared by all threads of all storages it is
+    given to.
+
+    Rates may be changed at any time; None means as fast as it goes. A bucket holds what `burst_seconds`
+    bring. Taking more than it holds is allowed and waited for afterwards, so that one chunk may be larger
+    than the bucket.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        bytes_per_second: float | None = None,
+        operations_per_second: float | None = None,
+        burst_seconds: float = 1.0,
+    ) -> None:
+        self.bytes_per_second = bytes_per_second
+        self.operations_per_second = operations_per_second
+        self._clock = clock
+        self._bytes = _Bucket(clock, burst_seconds)
+        self._operations = _Bucket(clock, burst_seconds)
+
+    def operation(self) -> None:
+        self._clock_sleep(self._operations.take(1, self.operations_per_second))
+
+    def bytes(self, count: int) -> None:
+        self._clock_sleep(self._bytes.take(count, self.bytes_per_second))
+
+    def _clock_sleep(self, seconds: float) -> None:
+        if seconds > 0:
+            self._clock.sleep(seconds)
+
+
+class _Bucket:
+    def __init__(self, clock: Clock, burst_seconds: float) -> None:
+        self._clock = clock
+        self._burst_seconds = burst_seconds
+        self._lock = threading.Lock()
+        self._debt = 0.0  # beyond what is held; below zero: tokens at hand
+        self._seen = clock.now()
+
+    def take(self, count: float, rate: float | None) -> float:
+        """Take tokens; the seconds to wait before using them."""
+        with self._lock:
+            now = self._clock.now()
+            # A clock that is set back must not make anybody wait for it.
+            passed, self._seen = max(0.0, now - self._seen), now
+            if not rate:
+                self._debt = 0.0
+                return 0.0
+            self._debt = max(self._debt - passed * rate, -self._burst_seconds * rate) + count
+            return max(0.0, self._debt / rate)
+
+
+class Throttled:
+    """No faster than the pace: each call is an operation, each byte read or written counts."""
+
+    def __init__(self, storage: Storage, pace: Pace) -> None:
+        self._storage = storage
+        self._pace = pace
+
+    @property
+    def location(self) -> str:
+        return self._storage.location
+
+    @property
+    def traits(self) -> Traits:
+        return self._storage.traits
+
+    def list(self, under: str = "") -> Iterator[FileInfo]:
+        self._pace.operation()
+        return self._storage.list(under)
+
+    def stat(self, path: str) -> FileInfo | None:
+        self._pace.operation()
+        return self._storage.stat(path)
+
+    def read(self, path: str, size_max: int | None = None) -> bytes:
+        self._pace.operation()
+        content = self._storage.read(path, size_max)
+        self._pace.bytes(len(content))
+        return content
+
+    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        self._pace.operation()
+        return self._paced(self._storage.chunks(path, offset))
+
+    def write(self, path: str, content: Content, modified: float | None = None) -> int:
+        self._pace.operation()
+        return self._storage.write(path, lambda: self._paced(content()), modified)
+
+    def create(self, path: str, content: bytes) -> None:
+        self._pace.operation()
+        self._pace.bytes(len(content))
+        self._storage.create(path, content)
+
+    def move(self, path: str, target_path: str) -> None:
+        self._pace.operation()
+        self._storage.move(path, target_path)
+
+    def remove(self, path: str) -> None:
+        self._pace.operation()
+        self._storage.remove(path)
+
+    def prune(self, under: str = "") -> None:
+        self._pace.operation()
+        self._storage.prune(under)
+
+    def sync(self) -> None:
+        self._pace.operation()
+        self._storage.sync()
+
+    def _paced(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            self._pace.bytes(len(chunk))
+            yield chunk

@@ -1,0 +1,149 @@
+"""The workdir: where spec, plans, journal and report of a migration are kept.
+
+    WORKDIR/
+      spec.json        the spec as it was given (our dialect)
+      journal          one record a line, each on disk before the next effect
+      plans/0.json …   the adopted plans, each on disk before the record that adopts it
+      report.json      the last report
+      held             flocked by the process at work: it lets go when it dies, however it dies
+      jobs/            what the clusters keep of the jobs they started
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from stateshift.errors import JournalError
+from stateshift.plan import Plan, decode_plan, encode_plan
+
+
+class FileLines:
+    """The journal's lines in a local file, each synced before `append` returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> bytes:
+        return self._path.read_bytes() if self._path.exists() else b""
+
+    def append(self, line: bytes) -> None:
+        new = not self._path.exists()
+        with self._path.open("ab", buffering=0) as file:
+            file.write(line)
+            os.fsync(file.fileno())
+        if new:
+            _sync_folder(self._path.parent)
+
+    def cut(self, size: int) -> None:
+        with self._path.open("r+b") as file:
+            file.truncate(size)
+            os.fsync(file.fileno())
+
+
+class Workdir:
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    @property
+    def exists(self) -> bool:
+        return (self.path / "journal").exists()
+
+    @property
+    def lines(self) -> FileLines:
+        return FileLines(self.path / "journal")
+
+    @property
+    def jobs(self) -> Path:
+        return self.path / "jobs"
+
+    def create(self) -> None:
+        (self.path / "plans").mkdir(parents=True, exist_ok=True)
+        self.jobs.mkdir(exist_ok=True)
+
+    def require(self) -> None:
+        """Refuse a place that is no workdir of ours."""
+        if not self.exists:
+            raise JournalError(
+                f"{self.path} is not the workdir of a run: it holds no journal",
+                hint="stateshift runs lists the workdirs below .stateshift",
+            )
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Be the only process that works on this run. The kernel lets go for us when we are killed."""
+        with (self.path / "held").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                who = file.read().strip() or "another process"
+                raise JournalError(
+                    f"{self.path} is held by {who}",
+                    hint=f"wait for it, or stop it (kill -INT {who.removeprefix('process ')}); "
+                    f"watch it with: stateshift status {self.path}",
+                ) from None
+            file.truncate(0)
+            file.write(f"process {os.getpid()}")
+            file.flush()
+            try:
+                yield
+            finally:
+                file.truncate(0)
+
+    @property
+    def held(self) -> bool:
+        """Whether a process is at work on it now."""
+        path = self.path / "held"
+        if not path.exists():
+            return False
+        with path.open("r") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
+
+    def write(self, name: str, value: Any) -> None:
+        """Write a JSON file whole and durably."""
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.tmp")
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump(value, file, indent=1, ensure_ascii=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _sync_folder(path.parent)
+
+    def read(self, name: str) -> Any:
+        try:
+            return json.loads((self.path / name).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise JournalError(f"{self.path / name} is missing", hint="restore it from a copy") from None
+        except ValueError as error:
+            raise JournalError(f"{self.path / name} is damaged: {error}", hint="restore it from a copy") from error
+
+    def write_plan(self, number: int, plan: Plan) -> None:
+        self.write(f"plans/{number}.json", encode_plan(plan))
+
+    def read_plan(self, number: int, fingerprint: str) -> Plan:
+        plan = decode_plan(self.read(f"plans/{number}.json"))
+        if plan.fingerprint != fingerprint:
+            raise JournalError(f"plan {number} in {self.path} is not the one that the journal adopted")
+        return plan
+
+
+def _sync_folder(path: Path) -> None:
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

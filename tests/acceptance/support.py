@@ -1,0 +1,108 @@
+"""What acceptance tests are made of: a real Spark in a process of its own, and the real command line in another.
+
+A *check* knows how to put state in, change it and recognise it afterwards; a *scenario* (a test) decides where the
+migration and the crashes fall. Checks know nothing of migrations, scenarios nothing of what is kept.
+
+    check.feed(number)            more input, always the same for the same number
+    check.run(checkpoint, ...)    the job reads all there is, and ends; or dies where it is told to
+    check.recognise(...)          what came out of it
+
+Everything a check touches lies below one folder, so that a reference job, which is never moved, is the same check in
+another folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+JOBS = Path(__file__).resolve().parent / "jobs"
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A process that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """The document on stdout; its last line, where a job prints one."""
+        try:
+            return json.loads(self.out)
+        except ValueError:
+            return json.loads(self.out.strip().splitlines()[-1])
+
+
+def stateshift(*arguments: str | Path, cwd: Path, code: int | None = 0, env: Mapping[str, str] | None = None) -> Ran:
+    """The command line, as a user runs it; `code` is what it must end with, None where the scenario looks itself."""
+    return _run([sys.executable, "-m", "stateshift", *map(str, arguments)], cwd, code, env)
+
+
+def job(script: str, *arguments: str | Path, cwd: Path, code: int | None = 0) -> Ran:
+    return _run([sys.executable, str(JOBS / script), *map(str, arguments)], cwd, code, None)
+
+
+def environment() -> dict[str, str]:
+    """One Python on both sides of a job, the one address every machine has, and this checkout first."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "NO_COLOR": "1",
+    }
+
+
+def _run(command: list[str], cwd: Path, code: int | None, env: Mapping[str, str] | None) -> Ran:
+    run = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**environment(), **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    ran = Ran(run.returncode, run.stdout, run.stderr)
+    told = f"{' '.join(command[1:])}\nended with {ran.code}, not {code}\n{ran.out[-3000:]}\n{ran.err[-5000:]}"
+    assert code is None or ran.code == code, told
+    return ran
+
+
+def write_spec(path: Path, **job: Any) -> Path:
+    """A spec of one job of no cluster: it is started and stopped by the scenario."""
+    path.write_text(json.dumps({"version": 1, "engine": "spark", "jobs": [job]}, indent=1))
+    return path
+
+
+def write_records(path: Path, records: list[dict[str, Any]]) -> None:
+    """One file, whole from the start, and later than every file before: Spark sorts its input by time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    hidden = path.with_name(f".{path.name}.tmp")
+    hidden.write_text("".join(json.dumps(record) + "\n" for record in records))
+    os.replace(hidden, path)
+    time.sleep(0.02)
+
+
+def last_number(folder: Path) -> int:
+    """The newest entry of one of Spark's logs."""
+    return max(int(match[1]) for name in os.listdir(folder) if (match := re.fullmatch(r"(\d+)(?:\.compact)?", name)))
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    """Every file below, by its path: what must be the same before and after."""
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}

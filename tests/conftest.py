@@ -1,0 +1,104 @@
+"""What holds for every test: the seed is printed, what is missing is said, and CI lets nothing be missing.
+
+    STATESHIFT_SEED=N          the seed of everything random (hypothesis as well); printed at the top of each run
+    STATESHIFT_REQUIRE_ALL=1   a skipped test is a failed one
+    --full                     also what is marked slow
+    STATESHIFT_COUNTS=FILE     where to write `N passed, N failed, N skipped`
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+REQUIRE_ALL = os.environ.get("STATESHIFT_REQUIRE_ALL") == "1"
+SEED = int(os.environ.get("STATESHIFT_SEED") or random.SystemRandom().randrange(1 << 31))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="also run what is marked slow")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if getattr(config.option, "hypothesis_seed", "") is None:
+        config.option.hypothesis_seed = str(SEED)
+    if REQUIRE_ALL:  # a module that cannot be had must not hide what the others say
+        config.option.continue_on_collection_errors = True
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"seed: {SEED} (STATESHIFT_SEED={SEED} repeats it)"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--full"):
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("spark") and java_home() is None:
+        pytest.skip("needs a JDK 17 or newer: set JAVA_HOME or install one")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report = (yield).get_result()  # type: ignore[attr-defined]
+    if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
+        _make_failed(report)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    report = (yield).get_result()  # type: ignore[attr-defined]
+    if REQUIRE_ALL and report.skipped:
+        _make_failed(report)
+
+
+def _make_failed(report: pytest.TestReport | pytest.CollectReport) -> None:
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    report.outcome = "failed"
+    report.longrepr = f"{reason}\nskipped, and STATESHIFT_REQUIRE_ALL=1 lets nothing be skipped"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    counts = {
+        word: sum(len(terminalreporter.stats.get(name, ())) for name in names)
+        for word, names in (
+            ("passed", ("passed", "xfailed")),
+            ("failed", ("failed", "error", "xpassed")),
+            ("skipped", ("skipped",)),
+        )
+    }
+    if place := os.environ.get("STATESHIFT_COUNTS"):
+        Path(place).write_text(", ".join(f"{count} {word}" for word, count in counts.items()) + "\n")
+
+
+@cache
+def java_home() -> Path | None:
+    """Where a JDK 17 or newer is, by JAVA_HOME or PATH."""
+    named, found = os.environ.get("JAVA_HOME"), shutil.which("java")
+    for java in ([Path(named) / "bin" / "java"] if named else []) + ([Path(found)] if found else []):
+        if java.exists():
+            said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+            version = re.search(r'version "(\d+)', said)
+            if version and int(version[1]) >= 17:
+                return java.resolve().parent.parent
+    return None
+
+
+@pytest.fixture(scope="session")
+def seed() -> int:
+    return SEED

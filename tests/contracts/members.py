@@ -1,0 +1,82 @@
+"""The storages the contract holds for, each opened on a place of its own, and a clock that does not wait."""
+
+from __future__ import annotations
+
+import random
+import threading
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from stateshift.storage.fsspec_storage import FsspecStorage
+from stateshift.storage.local import LocalStorage
+from stateshift.storage.memory import MemoryDisk
+from stateshift.storage.protocol import Storage
+from stateshift.storage.wrappers import Pace, Retrying, Throttled
+
+# Opens another storage on the same place, as another process would.
+Reopen = Callable[[], Storage]
+
+
+class StillClock:
+    """Time passes only by sleeping. Thread-safe; remembers every wait."""
+
+    def __init__(self, now: float = 1_000_000.0) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+        self.waits: list[float] = []
+
+    def now(self) -> float:
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        with self._lock:
+            self._now += seconds
+            self.waits.append(seconds)
+
+
+def memory(tmp_path: Path) -> Reopen:
+    disk = MemoryDisk()
+    return lambda: disk.open("memory://machine/place")
+
+
+def local(tmp_path: Path) -> Reopen:
+    return lambda: LocalStorage(str(tmp_path / "a b" / "place%20#?"))
+
+
+def fsspec_local(tmp_path: Path) -> Reopen:
+    return lambda: FsspecStorage.open(f"file://{tmp_path}/a b/place%20#?")
+
+
+def fsspec_memory(tmp_path: Path) -> Reopen:
+    location = f"memory://{uuid.uuid4()}/a b/place%20#?"
+    return lambda: FsspecStorage.open(location)
+
+
+def retrying(inner: Callable[[Path], Reopen]) -> Callable[[Path], Reopen]:
+    def member(tmp_path: Path) -> Reopen:
+        reopen = inner(tmp_path)
+        return lambda: Retrying(reopen(), StillClock(), random.Random(1))
+
+    return member
+
+
+def throttled(inner: Callable[[Path], Reopen]) -> Callable[[Path], Reopen]:
+    def member(tmp_path: Path) -> Reopen:
+        reopen = inner(tmp_path)
+        pace = Pace(StillClock(), bytes_per_second=1e6, operations_per_second=1e3)
+        return lambda: Throttled(reopen(), pace)
+
+    return member
+
+
+MEMBERS: dict[str, Callable[[Path], Reopen]] = {
+    "memory": memory,
+    "local": local,
+    "fsspec-local": fsspec_local,
+    "fsspec-memory": fsspec_memory,
+    "retrying-memory": retrying(memory),
+    "retrying-local": retrying(local),
+    "throttled-memory": throttled(memory),
+    "throttled-local": throttled(local),
+}

@@ -1,0 +1,241 @@
+"""The promises of `clusters/protocol.py`, held against every member."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from stateshift.clusters.memory import MemoryCluster
+from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
+from stateshift.spec.model import ClusterSpec
+
+CLUSTERS = Path(__file__).parents[1] / "clusters"
+
+
+@dataclass
+class Member:
+    """A cluster under test: `open` gives one that knows nothing but what it finds, as another process would."""
+
+    open: Callable[[], Cluster]
+    submission: Submission
+    started: Callable[[], Counter[str]]
+
+    def request(self, tag: str | None = None) -> StopRequest:
+        s = self.submission
+        return StopRequest(s.job, s.location, tag or s.tag, 10.0, {"graceful_seconds": 0.1})
+
+
+def _submission(tmp_path: Path, **options: object) -> Submission:
+    return Submission("run-1.orders", "orders", str(tmp_path / "image"), options=options)
+
+
+def _lines(path: Path) -> Counter[str]:
+    return Counter(line.split()[0] for line in path.read_text().splitlines()) if path.exists() else Counter()
+
+
+def _memory(tmp_path: Path) -> Iterator[Member]:
+    cluster = MemoryCluster()
+    yield Member(lambda: cluster, _submission(tmp_path), lambda: cluster.started)
+
+
+def _manual(tmp_path: Path) -> Iterator[Member]:
+    """A person who does what the files ask for, played by a thread."""
+    spec = ClusterSpec("hands", "manual", {"marker_dir": str(tmp_path / "markers"), "seconds_max": 10})
+    started, gone = Counter[str](), threading.Event()
+
+    def person() -> None:
+        while not gone.wait(0.02):
+            for asked in (tmp_path / "markers").glob("*.submit"):
+                if not asked.with_suffix(".submitted").exists():
+                    tag = json.loads(asked.read_text())["tag"]
+                    started[tag] += 1
+                    asked.with_suffix(".submitted").write_text(f"id-of-{tag}\n")
+            for asked in (tmp_path / "markers").glob("*.stop"):
+                asked.with_suffix(".stopped").touch()
+
+    thread = threading.Thread(target=person)
+    thread.start()
+    yield Member(lambda: open_cluster(spec, str(tmp_path)), _submission(tmp_path), lambda: started)
+    gone.set()
+    thread.join()
+
+
+def _command(tmp_path: Path, *verbs: str) -> Iterator[Member]:
+    """A cluster that a script speaks to."""
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    options = {verb: [str(CLUSTERS / "fake_cluster.sh"), verb] for verb in verbs}
+    environment = {"JOBS": str(jobs), "SLOW": "0.1"}
+    spec = ClusterSpec("ops", "command", {**options, "environment": environment, "seconds_max": 10})
+    yield Member(lambda: open_cluster(spec, str(tmp_path)), _submission(tmp_path), lambda: _lines(jobs / "started"))
+
+
+def _command_that_finds(tmp_path: Path) -> Iterator[Member]:
+    return _command(tmp_path, "submit", "find", "stop", "version", "log")
+
+
+def _command_with_records(tmp_path: Path) -> Iterator[Member]:
+    return _command(tmp_path, "submit", "stop", "version", "log")
+
+
+def _spark_submit(tmp_path: Path) -> Iterator[Member]:
+    """spark-submit played by a script: what is tested here are processes, not Spark."""
+    options = {"spark_submit": str(CLUSTERS / "fake_spark_submit.sh"), "seconds_max": 10}
+    environment = {"STARTS": str(tmp_path / "starts")}
+    spec = ClusterSpec("local", "spark_submit", {**options, "environment": environment})
+    (tmp_path / "job.sh").write_text("echo password=hunter22; sleep 60\n")
+    submission = _submission(tmp_path, application=str(tmp_path / "job.sh"))
+    member = Member(lambda: open_cluster(spec, str(tmp_path)), submission, lambda: _lines(tmp_path / "starts"))
+    yield member
+    for tag in member.started():
+        member.open().stop(member.request(tag))
+
+
+MEMBERS = {
+    "memory": _memory,
+    "manual": _manual,
+    "command": _command_that_finds,
+    "command without find": _command_with_records,
+    "spark_submit": _spark_submit,
+}
+
+
+@pytest.fixture(params=list(MEMBERS))
+def member(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Member]:
+    yield from MEMBERS[request.param](tmp_path)
+
+
+def _until(look: Callable[[], bool], seconds: float = 5.0) -> bool:
+    until = time.monotonic() + seconds
+    while not look():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_a_tag_nobody_submitted_is_absent(member: Member) -> None:
+    assert member.open().find("run-0.nothing").state is JobState.ABSENT
+    assert member.started() == Counter()
+
+
+def test_another_process_sees_the_job_under_its_tag(member: Member) -> None:
+    id = member.open().submit(member.submission)
+    status = member.open().find(member.submission.tag)
+    assert status.state.alive
+    assert status.id == id
+    assert member.open().find_source(member.request()).state.alive
+
+
+def test_submitting_twice_starts_one_job(member: Member) -> None:
+    first = member.open().submit(member.submission)
+    assert member.open().submit(member.submission) == first
+    assert _until(lambda: member.started() == {member.submission.tag: 1})
+
+
+def test_four_that_submit_one_tag_at_once_start_one_job(member: Member) -> None:
+    ids: list[str] = []
+    threads = [threading.Thread(target=lambda: ids.append(member.open().submit(member.submission))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(ids) == 4 and len(set(ids)) == 1
+    assert _until(lambda: member.started() == {member.submission.tag: 1})
+
+
+def test_a_tag_is_any_text(member: Member) -> None:
+    tag = "../päck: 100% of/it?\n#1"
+    member.open().submit(replace(member.submission, tag=tag))
+    assert member.open().find(tag).state.alive
+    assert member.open().find("../päck: 100% of/it?\n#2").state is JobState.ABSENT
+
+
+def test_a_stopped_job_is_not_alive_and_stopping_it_again_succeeds(member: Member) -> None:
+    member.open().submit(member.submission)
+    assert not member.open().stop(member.request()).state.alive
+    assert not member.open().find_source(member.request()).state.alive
+    assert not member.open().stop(member.request()).state.alive
+    assert not member.open().find(member.submission.tag).state.alive
+
+
+def test_stopping_one_job_leaves_the_other_alone(member: Member) -> None:
+    other = replace(member.submission, tag="run-1.clicks", job="clicks", location=member.submission.location + "-2")
+    member.open().submit(member.submission)
+    member.open().submit(other)
+    member.open().stop(member.request())
+    assert member.open().find(other.tag).state.alive
+
+
+def test_a_stopped_tag_is_not_started_again(member: Member) -> None:
+    """A second attempt at a submission must not bring a job back that somebody stopped meanwhile."""
+    member.open().submit(member.submission)
+    member.open().stop(member.request())
+    member.open().submit(member.submission)
+    assert not member.open().find(member.submission.tag).state.alive
+    assert _until(lambda: member.started() == {member.submission.tag: 1})
+
+
+def test_the_job_that_was_stopped_can_be_started_again_under_another_tag(member: Member) -> None:
+    """What a rollback does: the same job at the same place."""
+    member.open().submit(member.submission)
+    member.open().stop(member.request())
+    again = replace(member.submission, tag="run-1.orders.restart")
+    member.open().submit(again)
+    assert member.open().find(again.tag).state.alive
+
+
+def test_no_secret_is_in_the_log(member: Member) -> None:
+    member.open().submit(member.submission)
+    _until(lambda: "password" in member.open().log(member.submission.tag), seconds=0.5)
+    assert "hunter22" not in member.open().log(member.submission.tag)
+    assert member.open().log(member.submission.tag, 0) == ""
+
+
+def test_the_version_is_a_text_or_nothing(member: Member) -> None:
+    assert member.open().version() in (None, "4.3.0")
+
+
+@pytest.mark.parametrize("name", ["command", "command without find", "spark_submit"])
+def test_killed_in_the_middle_of_submit_it_starts_one_job_all_the_same(
+    name: str, tmp_path: Path, seed: int
+) -> None:
+    """We are killed at a random moment; the next look and the next attempt find what that left."""
+    chance = random.Random(seed)
+    members = MEMBERS[name](tmp_path)
+    member = next(members)
+    for attempt in range(12):
+        submission = replace(member.submission, tag=f"run-{attempt}.orders")
+        _killed_while(lambda submission=submission: member.open().submit(submission), chance.uniform(0.0, 0.16))
+        absent = member.open().find(submission.tag).state is JobState.ABSENT
+        if absent and attempt % 2:
+            time.sleep(0.15)  # it never says absent while something may still happen
+            assert member.started()[submission.tag] == 0
+        member.open().submit(submission)
+        assert _until(lambda submission=submission: member.started()[submission.tag] > 0)
+        assert member.open().find(submission.tag).state.alive
+    time.sleep(0.15)
+    assert set(member.started().values()) == {1}
+    assert next(members, None) is None
+
+
+def _killed_while(act: Callable[[], object], seconds: float) -> None:
+    """Do it in a process of its own, which gets SIGKILL after that time."""
+    child = os.fork()
+    if child == 0:
+        act()
+        os._exit(0)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)

@@ -1,0 +1,460 @@
+"""The rooms, and who may know whom. The sources are read (imports inside functions too); nothing is imported.
+
+Imports point down and never along: ROWS is the picture, from top to bottom. Pure modules reach nothing that touches
+the outside, also not through what they import. The checks are functions of a dictionary of sources, so that each has
+a test of its own with a small package that breaks it: a rule that nothing can break guards nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+ROWS = (
+    ("cli", "__main__"),
+    ("migration", "look", "job", "advise", "live"),
+    ("executor", "report", "fleet", "lock", "workdir", "estimating"),
+    ("engines", "reconfigure", "strategies"),
+    ("journal", "plan"),
+    ("step",),
+    ("world",),
+    ("storage", "clusters"),
+    ("formats", "spec", "survey"),
+    ("errors", "plain"),
+)
+ROW_OF = {room: number for number, rooms in enumerate(ROWS) for room in rooms}
+
+MAY_OPEN_ADAPTERS = ("migration", "look", "fleet")
+MAY_START_SPARK = ("fleet", "live", "job")
+JOB_MAY_KNOW = ("spec", "survey", "formats", "errors", "plain")
+
+PURE_ROOMS = (
+    *("errors", "plain", "spec", "survey", "formats", "step", "world", "plan", "report"),
+    *("reconfigure", "strategies"),
+)
+PURE_IN_ENGINES = ("layout", "planner", "transforms", "entries")
+OUTSIDE = frozenset(
+    (
+        *("fsspec", "hdfs", "http", "aiohttp", "requests", "urllib3", "socket", "socketserver", "ssl", "select"),
+        *("subprocess", "multiprocessing", "asyncio", "signal", "shutil", "tempfile"),
+        *("time", "random", "secrets", "rich", "typer", "pyspark", "py4j"),
+    )
+)
+OUTSIDE_MODULES = frozenset(("urllib.request", "concurrent.futures.process"))
+OUTSIDE_NAMES = {
+    "datetime": ("now", "utcnow", "today"),
+    "date": ("today",),
+    "uuid": ("uuid1", "uuid4"),
+    "os": ("urandom", "system", "open", "environ", "getcwd"),
+}
+
+TERMINAL = ("sys.exit", "sys.argv", "sys.stdin", "sys.stdout", "sys.stderr")
+NO_NAME_FOR_A_FILE = ("utils", "util", "helpers", "common", "base", "core", "misc", "manager", "handler", "service")
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module (of ours or not) and where; `lazy` inside a function, `typing` under TYPE_CHECKING."""
+
+    module: str
+    line: int
+    lazy: bool
+    typing: bool
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package as sources: module name (`stateshift.step.files`) -> text."""
+
+    sources: Mapping[str, str]
+    packages: frozenset[str] = frozenset()
+
+    @cached_property
+    def trees(self) -> dict[str, ast.Module]:
+        return {name: ast.parse(text, name) for name, text in self.sources.items()}
+
+    @cached_property
+    def imports(self) -> dict[str, tuple[Import, ...]]:
+        return {name: tuple(self._imports_of(name)) for name in self.sources}
+
+    def _imports_of(self, name: str) -> Iterator[Import]:
+        yield from self._walk(self.trees[name], name, lazy=False, typing=False)
+
+    def _walk(self, tree: ast.AST, name: str, lazy: bool, typing: bool) -> Iterator[Import]:
+        for node in ast.iter_child_nodes(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield Import(alias.name, node.lineno, lazy, typing)
+            elif isinstance(node, ast.ImportFrom):
+                for module in self._modules_from(node, name):
+                    yield Import(module, node.lineno, lazy, typing)
+            elif (called := _import_by_call(node)) is not None:
+                yield Import(called, getattr(node, "lineno", 0), lazy, typing)
+            deeper = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            guarded = typing or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+            yield from self._walk(node, name, deeper, guarded)
+
+    def _modules_from(self, node: ast.ImportFrom, importer: str) -> Iterator[str]:
+        """`from a import b` names the module a.b where there is one, else a."""
+        start = node.module or ""
+        if node.level:
+            parts = importer.split(".") if importer in self.packages else importer.split(".")[:-1]
+            start = ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
+        for alias in node.names:
+            inner = f"{start}.{alias.name}"
+            yield inner if inner in self.sources else start
+
+
+def _import_by_call(node: ast.AST) -> str | None:
+    """`import_module("x.y")` and `__import__("x")`: imports that do not look like one."""
+    if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
+        if name in ("import_module", "__import__") and isinstance(node.args[0].value, str):
+            return node.args[0].value
+    return None
+
+
+def read_package(folder: Path) -> Package:
+    sources, packages = {}, set()
+    for path in sorted(folder.rglob("*.py")):
+        parts = path.relative_to(folder.parent).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        sources[name] = path.read_text("utf-8")
+        if parts[-1] == "__init__":
+            packages.add(name)
+    return Package(sources, frozenset(packages))
+
+
+def room(module: str) -> str:
+    """`stateshift.step.files` is in the room `step`; the package itself in none."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def ours(module: str) -> bool:
+    return module.split(".")[0] == "stateshift"
+
+
+# ---------------------------------------------------------------------------------------------- the rules
+
+
+def rows_broken(package: Package) -> Iterator[str]:
+    """Imports point down; modules on one row do not import each other."""
+    for name, imports in package.imports.items():
+        here = room(name)
+        if here and here not in ROW_OF:
+            yield f"{name}: the room {here!r} is on no row of the picture"
+            continue
+        for found in imports:
+            there = room(found.module)
+            if not ours(found.module) or not there or there == here or there not in ROW_OF:
+                continue
+            if not here:
+                yield f"{name}:{found.line} is what every import runs first, and must not import {found.module}"
+            elif ROW_OF[there] == ROW_OF[here]:
+                yield f"{name}:{found.line} imports {found.module}, but {here} and {there} are on one row"
+            elif ROW_OF[there] < ROW_OF[here]:
+                yield f"{name}:{found.line} imports {found.module}, but {there} is above {here}"
+
+
+def engines_entangled(package: Package) -> Iterator[str]:
+    """engines/spark and engines/flink never import each other."""
+    for name, imports in package.imports.items():
+        for one, other in (("spark", "flink"), ("flink", "spark")):
+            if name.startswith(f"stateshift.engines.{one}"):
+                for found in imports:
+                    if found.module.startswith(f"stateshift.engines.{other}"):
+                        yield f"{name}:{found.line} imports {found.module}: one engine never knows another"
+
+
+def adapters_opened(package: Package) -> Iterator[str]:
+    """Storages and clusters are known by their protocol; adapters are opened by migration, look and fleet alone."""
+    for name, imports in package.imports.items():
+        for found in imports:
+            there = room(found.module)
+            if there not in ("storage", "clusters") or room(name) == there or not ours(found.module):
+                continue
+            if found.module.startswith(f"stateshift.{there}.protocol") or room(name) in MAY_OPEN_ADAPTERS:
+                continue
+            yield (
+                f"{name}:{found.line} imports {found.module}: only {', '.join(MAY_OPEN_ADAPTERS)} open adapters, "
+                f"everybody else knows stateshift.{there}.protocol"
+            )
+
+
+def job_too_heavy(package: Package) -> Iterator[str]:
+    """A user's job imports stateshift.job: it must bring along next to nothing."""
+    for name, imports in package.imports.items():
+        if room(name) == "job":
+            for found in imports:
+                if ours(found.module) and room(found.module) not in (*JOB_MAY_KNOW, "job", ""):
+                    yield f"{name}:{found.line} imports {found.module}: job knows {', '.join(JOB_MAY_KNOW)} at most"
+
+
+def spark_too_early(package: Package) -> Iterator[str]:
+    """pyspark is imported inside functions, and only in fleet, live and job."""
+    for name, imports in package.imports.items():
+        for found in imports:
+            if found.module.split(".")[0] not in ("pyspark", "py4j") or found.typing:
+                continue
+            if room(name) not in MAY_START_SPARK:
+                yield f"{name}:{found.line} imports pyspark: only {', '.join(MAY_START_SPARK)} may"
+            elif not found.lazy:
+                yield f"{name}:{found.line} imports pyspark at the top: whoever imports {name} would wait for it"
+
+
+def is_pure(name: str) -> bool:
+    parts = name.split(".")
+    return room(name) in PURE_ROOMS or (room(name) == "engines" and parts[-1] in PURE_IN_ENGINES)
+
+
+def impurities(package: Package) -> Iterator[str]:
+    """What is pure reaches no file system, network, process, clock, chance or terminal, however indirectly."""
+    for name in package.sources:
+        if is_pure(name):
+            for chain, what in _reached(package, name):
+                way = " -> ".join(chain)
+                yield f"{name} is pure, but reaches {what}" + (f" through {way}" if len(chain) > 1 else "")
+            yield from _impure_names(package.trees[name], name)
+
+
+def _reached(package: Package, start: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Everything outside that importing `start` may lead to, with the way there."""
+    seen, waiting = {start}, [(start,)]
+    while waiting:
+        chain = waiting.pop()
+        name = chain[-1]
+        for found in package.imports.get(name, ()):
+            # The __init__ above a module runs with it, but what it does only when called is nobody's doing here.
+            passing = found.lazy and name in package.packages and not is_pure(name)
+            if found.typing or passing:
+                continue
+            if not ours(found.module):
+                if _touches_outside(found.module):
+                    yield chain, f"{found.module} (line {found.line})"
+                continue
+            for step in _with_parents(found.module):
+                if step in package.sources and step not in seen:
+                    seen.add(step)
+                    waiting.append((*chain, step))
+
+
+def _touches_outside(module: str) -> bool:
+    return module.split(".")[0] in OUTSIDE or module in OUTSIDE_MODULES
+
+
+def _with_parents(module: str) -> Iterator[str]:
+    parts = module.split(".")
+    for length in range(2, len(parts) + 1):
+        yield ".".join(parts[:length])
+
+
+def _impure_names(tree: ast.Module, name: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            owner = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+            if node.attr in OUTSIDE_NAMES.get(owner, ()):
+                yield f"{name}:{node.lineno} is pure, but asks {owner}.{node.attr}"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open":
+            yield f"{name}:{node.lineno} is pure, but opens a file"
+
+
+def meaningless_names(package: Package) -> Iterator[str]:
+    for name in package.sources:
+        for part in name.split(".")[1:]:
+            if part.strip("_") in NO_NAME_FOR_A_FILE:
+                yield f"{name}: {part!r} says nothing; name the file after what it knows"
+
+
+def talk_outside_cli(package: Package) -> Iterator[str]:
+    """Only cli prints, reads argv or ends the process."""
+    for name, tree in package.trees.items():
+        if room(name) in ("cli", "__main__"):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                if node.func.id in ("print", "input", "exit", "quit"):
+                    yield f"{name}:{node.lineno} calls {node.func.id}(): only cli talks to the terminal"
+            elif isinstance(node, ast.Attribute) and ast.unparse(node) in TERMINAL:
+                yield f"{name}:{node.lineno} uses {ast.unparse(node)}: only cli talks to the terminal"
+
+
+RULES = (
+    rows_broken,
+    engines_entangled,
+    adapters_opened,
+    job_too_heavy,
+    spark_too_early,
+    impurities,
+    meaningless_names,
+    talk_outside_cli,
+)
+
+
+@pytest.fixture(scope="module")
+def stateshift() -> Package:
+    return read_package(ROOT / "stateshift")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_package_keeps_the_rule(rule: object, stateshift: Package) -> None:
+    assert callable(rule)
+    broken = list(rule(stateshift))
+    assert not broken, "\n" + "\n".join(broken)
+
+
+# ---------------------------------------------------------------------------------------------- the rules bite
+
+BROKEN = (
+    (rows_broken, {"stateshift.plan": "import stateshift.executor"}, "executor is above plan"),
+    (rows_broken, {"stateshift.executor": "from stateshift import report", "stateshift.report": ""}, "one row"),
+    (rows_broken, {"stateshift.step.x": "def f():\n  from stateshift.plan import Plan"}, "plan is above step"),
+    (rows_broken, {"stateshift.errors": "from . import plain", "stateshift.plain": ""}, "one row"),
+    (rows_broken, {"stateshift.cellar": ""}, "on no row"),
+    (rows_broken, {"stateshift": "from stateshift.cli import main"}, "runs first"),
+    (rows_broken, {"stateshift.plan": "__import__('stateshift.migration')"}, "migration is above plan"),
+    (engines_entangled, {"stateshift.engines.spark.x": "import stateshift.engines.flink.y"}, "never knows another"),
+    (adapters_opened, {"stateshift.world": "from stateshift.storage import open_storage"}, "only migration"),
+    (adapters_opened, {"stateshift.cli.x": "import stateshift.clusters.livy"}, "only migration"),
+    (job_too_heavy, {"stateshift.job": "from stateshift.plan import Plan"}, "at most"),
+    (spark_too_early, {"stateshift.look": "def f():\n  import pyspark"}, "only fleet"),
+    (spark_too_early, {"stateshift.fleet": "import pyspark.sql"}, "at the top"),
+    (impurities, {"stateshift.plan": "import time"}, "reaches time"),
+    (impurities, {"stateshift.plan": "from datetime import datetime\nx = datetime.now()"}, "datetime.now"),
+    (impurities, {"stateshift.spec.x": "import uuid\nx = uuid.uuid4()"}, "uuid.uuid4"),
+    (impurities, {"stateshift.formats.x": "def f(p):\n  return open(p)"}, "opens a file"),
+    (
+        impurities,
+        {
+            "stateshift.engines.spark.planner": "import stateshift.engines.spark.survey",
+            "stateshift.engines.spark.survey": "def f():\n  import socket",
+        },
+        "through stateshift.engines.spark.planner -> stateshift.engines.spark.survey",
+    ),
+    (
+        impurities,
+        {
+            "stateshift.world": "import stateshift.storage.protocol",
+            "stateshift.storage": "import fsspec",
+            "stateshift.storage.protocol": "",
+        },
+        "reaches fsspec",
+    ),
+    (meaningless_names, {"stateshift.engines.utils": ""}, "says nothing"),
+    (talk_outside_cli, {"stateshift.look": "print('x')"}, "only cli"),
+    (talk_outside_cli, {"stateshift.executor": "import sys\nsys.exit(1)"}, "only cli"),
+)
+
+
+@pytest.mark.parametrize(("rule", "sources", "words"), BROKEN)
+def test_breaking_the_rule_is_told_in_a_sentence(rule: object, sources: dict[str, str], words: str) -> None:
+    assert callable(rule)
+    packages = frozenset(n for n in sources if any(other.startswith(n + ".") for other in sources))
+    broken = list(rule(Package(sources, packages)))
+    assert len(broken) == 1
+    assert words in broken[0]
+
+
+ALLOWED = (
+    {"stateshift.cli": "import typer\nprint('x')\nfrom stateshift import look", "stateshift.look": ""},
+    {"stateshift.migration": "from stateshift.storage import open_storage\nimport stateshift.executor"},
+    {"stateshift.job": "def f():\n  import pyspark\nfrom stateshift.formats.marks import STOP"},
+    {"stateshift.storage.protocol": "from stateshift.survey import FileInfo"},
+    {
+        "stateshift.world": "import stateshift.storage.protocol",
+        "stateshift.storage": "def open_storage():\n  import fsspec",
+        "stateshift.storage.protocol": "",
+    },
+    {"stateshift.engines.spark.survey": "import time"},
+)
+
+
+@pytest.mark.parametrize("sources", ALLOWED)
+def test_what_is_allowed_is_not_complained_of(sources: dict[str, str]) -> None:
+    packages = frozenset(n for n in sources if any(other.startswith(n + ".") for other in sources))
+    assert [line for rule in RULES for line in rule(Package(sources, packages))] == []
+
+
+# ---------------------------------------------------------------------------------------------- at run time
+
+
+def _imported_by(*arguments: str) -> set[str]:
+    run = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "stateshift", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    return {line.rsplit("|", 1)[1].strip() for line in run.stderr.splitlines() if line.startswith("import time:")}
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("plan", "--help"), ("schema",)], ids=" ".join)
+def test_printing_words_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    heavy = {"pyspark", "py4j", "fsspec", "pyarrow", "hdfs", "requests", "pandas", "numpy", "mmh3", "cramjam"}
+    assert _imported_by(*arguments) & heavy == set()
+
+
+# ---------------------------------------------------------------------------------------------- leaks
+
+# A path of somebody's machine, or the host a package was fetched from: true in one place only, and nobody's business.
+LEAKS = {
+    "a path on somebody's machine": re.compile(rb"(?<![\w.:/-])(?:file:/*)?/(?:home|Users|root|work)/[\w.-]+/[\w.-]"),
+    "a path on somebody's machine (Windows)": re.compile(rb"[A-Z]:\\+Users\\+\w"),
+    "a package registry": re.compile(
+        rb"(?i)files\.pythonhosted|artifactory|jfrog|/simple/?[\s\"']|--(?:extra-)?index-url|nexus[.-]\w+\.\w+"
+    ),
+}
+
+
+def _committed_files() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], capture_output=True, cwd=ROOT, check=False)
+    if listed.returncode == 0:
+        names = listed.stdout.decode("utf-8", "surrogateescape").split("\0")
+        return [ROOT / name for name in names if name and (ROOT / name).is_file()]
+    places = (ROOT / name for name in ("stateshift", "tests", "scripts", "configs"))
+    return [path for place in places for path in place.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+
+
+def leaks_in(content: bytes) -> list[str]:
+    return [f"{what}: {match[0][:80]!r}" for what, leak in LEAKS.items() for match in leak.finditer(content)]
+
+
+def test_no_committed_file_tells_of_the_machine_it_was_written_on() -> None:
+    this = Path(__file__).resolve()
+    found = [
+        f"{path.relative_to(ROOT)} holds {leak}"
+        for path in _committed_files()
+        if path.resolve() != this
+        for leak in leaks_in(path.read_bytes())[:3]
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "see /home/kim/project/x",
+        'path = "/Users/kim/x"',
+        "file:///root/checkpoints/1",
+        "C:\\Users\\kim",
+        "pip install --index-url x",
+    ],
+)
+def test_a_leak_is_recognised(text: str) -> None:
+    assert leaks_in(text.encode())
+
+
+@pytest.mark.parametrize("text", ["hdfs://nn:8020/home/kim/x", "s3://b/work/x/y", "/var/work/x/y", "~/.cache/x"])
+def test_a_location_in_an_example_is_no_leak(text: str) -> None:
+    assert leaks_in(text.encode()) == []

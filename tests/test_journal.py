@@ -1,0 +1,112 @@
+"""The journal: its lines, its fold, and what a kill leaves of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from stateshift.errors import JournalError
+from stateshift.journal import (
+    Journal,
+    PlanAdopted,
+    PlanFinished,
+    Record,
+    RollbackStarted,
+    RunFailed,
+    RunFinished,
+    RunResumed,
+    RunRolledBack,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+    StepUndone,
+    decode_records,
+    encode_record,
+    fold,
+)
+
+WHOLE: tuple[Record, ...] = (
+    RunStarted(1.0, "r1", "0.1.0", "abc", ("orders",)),
+    PlanAdopted(2.0, 0, "orders", "move", "f00", 2),
+    StepStarted(3.0, 0, "copy", "copy/0"),
+    StepFinished(4.0, 0, "copy/0", 1.0, 5, 100, {"files": [["a", 1, "ü"]]}),
+    StepStarted(5.0, 0, "publish", "publish/0"),
+    StepFinished(6.0, 0, "publish/0", 1.0, 1, 10, {}),
+    PlanFinished(7.0, 0),
+    RunFinished(8.0),
+)
+
+
+class KeptLines:
+    """The twin of a journal's file."""
+
+    def __init__(self, content: bytes = b"") -> None:
+        self.content = content
+
+    def read(self) -> bytes:
+        return self.content
+
+    def append(self, line: bytes) -> None:
+        self.content += line
+
+    def cut(self, size: int) -> None:
+        self.content = self.content[:size]
+
+
+def lines(records: tuple[Record, ...]) -> bytes:
+    return b"".join(encode_record(record) for record in records)
+
+
+def test_what_is_written_is_read_back() -> None:
+    assert decode_records(lines(WHOLE)) == (list(WHOLE), len(lines(WHOLE)))
+
+
+def test_the_fold_of_a_whole_run_is_finished() -> None:
+    progress = fold(iter(WHOLE))
+    assert (progress.state, progress.run, progress.jobs) == ("finished", "r1", ("orders",))
+    assert progress.plans[0].finished("copy/0")
+    assert progress.plans[0].finished_at == 7.0
+
+
+def test_a_journal_cut_at_any_byte_is_the_fold_of_its_whole_lines() -> None:
+    content = lines(WHOLE)
+    for size in range(len(content) + 1):
+        kept = KeptLines(content[:size])
+        journal = Journal(kept)
+        whole = content[:size].count(b"\n")
+        assert journal.progress == fold(iter(WHOLE[:whole])), f"cut at byte {size}"
+        assert kept.content == lines(WHOLE[:whole]), "the torn line is dropped before the next is written"
+
+
+def test_a_damaged_record_in_the_middle_is_refused_and_named() -> None:
+    content = bytearray(lines(WHOLE))
+    content[len(lines(WHOLE[:2])) + 30] ^= 1
+    with pytest.raises(JournalError, match="record 2 of the journal is damaged") as caught:
+        Journal(KeptLines(bytes(content)))
+    assert caught.value.exit_code == 8
+
+
+def test_records_that_cannot_follow_are_a_foreign_journal() -> None:
+    with pytest.raises(JournalError, match="step-finished"):
+        fold(iter((WHOLE[0], WHOLE[3])))
+    with pytest.raises(JournalError, match="run-started"):
+        fold(iter((WHOLE[0], WHOLE[0])))
+    with pytest.raises(JournalError, match="run-resumed"):
+        fold(iter((*WHOLE, RunResumed(9.0))))
+
+
+def test_a_failed_run_can_be_resumed_and_a_resumed_one_finished() -> None:
+    failed = (*WHOLE[:3], RunFailed(4.0, "StorageError", "disk full", None, 6))
+    assert fold(iter(failed)).state == "failed"
+    resumed = (*failed, RunResumed(5.0), *WHOLE[2:])
+    assert fold(iter(resumed)).state == "finished"
+
+
+def test_ctrl_c_is_an_interruption_not_a_failure() -> None:
+    assert fold(iter((*WHOLE[:3], RunFailed(4.0, "Interrupted", "stop", None, 130)))).state == "interrupted"
+
+
+def test_a_rolled_back_run_says_what_it_had_to_leave() -> None:
+    back = (*WHOLE, RollbackStarted(9.0), StepUndone(10.0, 0, "copy/0", ("x: changed",)), RunRolledBack(11.0))
+    progress = fold(iter(back))
+    assert progress.state == "rolled-back"
+    assert progress.plans[0].steps["copy/0"].left == ("x: changed",)
