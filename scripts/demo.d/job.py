@@ -35,12 +35,14 @@ def main() -> None:
     settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
     spark = SparkSession.builder.appName("stateshift demo").config(map=settings).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    queries = []
     for name, results in ((COUNTS, counts), (JOINED, joined)):
         write = results(spark, options.input).writeStream.outputMode("append").queryName(name)
         write = write.trigger(availableNow=True) if options.once else write.trigger(processingTime="500 milliseconds")
         folder = options.output / results.__name__
-        write.option("checkpointLocation", job.checkpoint(name)).foreachBatch(keep_in(folder)).start()
-    job.run(spark)
+        write = write.option("checkpointLocation", job.checkpoint(name)).foreachBatch(keep_in(folder))
+        queries.append(write.start())
+    job.run(*queries)
 
 
 def counts(spark: SparkSession, folder: Path) -> DataFrame:

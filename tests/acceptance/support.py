@@ -13,13 +13,15 @@ another folder.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,6 +98,40 @@ def write_records(path: Path, records: list[dict[str, Any]]) -> None:
     hidden.write_text("".join(json.dumps(record) + "\n" for record in records))
     os.replace(hidden, path)
     time.sleep(0.02)
+
+
+def wait_until(done: Callable[[], bool], otherwise: str, seconds_max: float, logs: Path) -> None:
+    """Wait for it; where it does not come, fail with what the jobs said."""
+    until = time.monotonic() + seconds_max
+    while not done():
+        said = "\n".join(path.read_text(errors="replace")[-3000:] for path in logs.rglob("*.log"))
+        assert time.monotonic() < until, f"{otherwise} in {seconds_max:.0f} seconds\n{said}"
+        time.sleep(0.2)
+
+
+def end_jobs(folder: Path, locations: tuple[str, ...]) -> None:
+    """Ask the jobs at these locations to stop, as a person would; end those that do not hear it."""
+    for name in locations:
+        if (folder / name).exists():
+            (folder / name / "_stateshift").mkdir(exist_ok=True)
+            (folder / name / "_stateshift" / "stop").touch()
+    until = time.monotonic() + 20
+    while (alive := _running(folder)) and time.monotonic() < until:
+        time.sleep(0.1)
+    for pid in alive:
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _running(folder: Path) -> list[int]:
+    """The process groups that clusters of this scenario have noted below its folder, and that are still there."""
+    alive = []
+    for path in folder.rglob("*.pid"):
+        text = path.read_text().split()
+        if text and not path.with_suffix(".exit").exists():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(int(text[0]), 0)
+                alive.append(int(text[0]))
+    return alive
 
 
 def last_number(folder: Path) -> int:

@@ -66,6 +66,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as place:
         measured = [measure(pair) for pair in pairs(checkpoint, Path(place), options.rounds)]
     table = as_table(measured, files)
+    RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(table)
     print(json.dumps({"files": files, "pairs": [asdict(m) for m in measured]}, indent=1) if options.json else table)
     return 0 if all(m.verdict != "missed" for m in measured) else 1

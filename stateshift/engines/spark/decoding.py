@@ -143,9 +143,10 @@ def _schema(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
 
 
 def _zip(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
-    found = rocksdb.decode_zip_metadata(content)
-    ssts = [{"name": s.dfs_name, "local_name": s.local_name, "bytes": s.size} for s in found.sst_files]
-    return _told(path, "RocksDB snapshot", {"keys": found.keys, "sst_files": ssts})
+    found = rocksdb.decode_zip(content)
+    tables = [{"name": table.stored, "local_name": table.local, "bytes": table.size} for table in found.tables]
+    value = {"keys": found.keys, "column_families": dict(found.families), "tables": tables}
+    return _told(path, "RocksDB snapshot", value)
 
 
 def _delta(path: str, content: bytes, rows: RowSchema) -> DecodedFile:

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.crc import crc32c
-from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, decode_zip
 from stateshift.formats.spark.sst import DELETES, MERGE, TableEntry, decode_sst
 from stateshift.formats.spark.state_files import (
@@ -40,7 +39,7 @@ _EMPTY = RocksDBSnapshot((), 0)
 
 def entries(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:
     """The entries of one shard, in no particular order."""
-    kinds = {classify(path).kind for path in shard.files}
+    kinds = {path.rpartition(".")[2] for path in shard.files}
     if kinds <= {"snapshot", "delta"}:
         yield from _hdfs(read, shard, settings)
     elif kinds <= {"zip", "sst", "changelog"}:

@@ -21,6 +21,7 @@ from stateshift.formats.spark import metadata as metadata_format
 from stateshift.formats.spark import offsets as offset_format
 from stateshift.formats.spark import operator_metadata, rocksdb, schema, state_files
 from stateshift.formats.spark.names import DEFAULT_STORE, CheckpointPath, classify
+from stateshift.formats.spark.types import Atomic, decode_struct
 from stateshift.formats.spark.uris import decode_location
 from stateshift.survey import EmbeddedPath, FileInfo, Image, Operator, ShardFiles, Store
 
@@ -223,11 +224,8 @@ def _is_single(reading: Reading, found: Found, operator: str, stores: list[Store
     path = f"state/{operator}/0/_metadata/schema"
     if path not in found.operator_files.get(operator, []):
         return False
-    decoded = reading.decoded(path, schema.decode_schema)
-    if decoded is None:
-        return False
-    fields = decoded.families[0].key_schema.get("fields", [])
-    return not fields or all(column.get("type") == "void" for column in fields)
+    key = reading.decoded(path, lambda content: decode_struct(schema.decode_schema(content).stores[0].key))
+    return key is not None and all(kind == Atomic("void") for kind in key.types)
 
 
 def _shards(
@@ -269,9 +267,9 @@ def _uuid(unique: Uuids, operator: str, shard: int, store: int) -> str:
 
 def _ssts(reading: Reading, path: str) -> tuple[str, ...]:
     """The SST files that a zip's metadata names."""
-    decoded = reading.decoded(path, rocksdb.decode_zip_metadata)
+    decoded = reading.decoded(path, rocksdb.decode_zip)
     folder = path.rsplit("/", 1)[0]
-    return () if decoded is None else tuple(f"{folder}/SSTs/{sst.dfs_name}" for sst in decoded.sst_files)
+    return () if decoded is None else tuple(f"{folder}/SSTs/{table.stored}" for table in decoded.tables)
 
 
 def _lineage(reading: Reading, path: str) -> tuple[tuple[int, str], ...]:

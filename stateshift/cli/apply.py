@@ -1,0 +1,111 @@
+"""`stateshift apply`: carry out a spec, or a plan that was saved."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stateshift.cli.options import WORKDIRS, Job, Json, Parallel, Throttle, Verbose, Workdirs, Yes, epilog
+from stateshift.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from stateshift.migration import Proposal
+    from stateshift.workdir import Workdir
+
+EPILOG = epilog(
+    "stateshift apply orders.json\nstateshift apply orders.plan --yes --json > report.json",
+    2, 3, 4, 5, 6, 7, 8, 130,
+    e0="the job goes on at its target", e4="refused, or the plan is stale: nothing was changed, or it was taken back",
+    e8="the target or the workdir is held by another run", e130="interrupted: `stateshift resume WORKDIR` goes on",
+)  # fmt: skip
+
+
+def command(
+    context: typer.Context,
+    spec: Annotated[
+        str, typer.Argument(metavar="SPEC|FILE", help="The spec, or a plan saved by `stateshift plan -o`.")
+    ],
+    yes: Yes = False,
+    workdir: Annotated[
+        str | None, typer.Option("--workdir", metavar="D", help="Keep journal and report here, not in WORKDIRS/<run>.")
+    ] = None,
+    job: Job = None,
+    parallel: Parallel = None,
+    throttle: Throttle = None,
+    workdirs: Workdirs = WORKDIRS,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int | None:
+    """Carry out a spec or a saved plan, and report.
+
+    Asks first at a terminal, needs --yes elsewhere. Ctrl-C finishes the current write; what was done is written down,
+    and `stateshift resume` goes on."""
+    from dataclasses import replace
+
+    from stateshift import migration
+    from stateshift.cli import render_plan, request
+    from stateshift.cli.work import carry_out, confirm
+    from stateshift.workdir import Workdir
+
+    terminal, again = Terminal.of(context, json, verbose), f"stateshift apply {shlex.quote(spec)}"
+    asked = request.read(spec)
+    saved = isinstance(asked, migration.Proposal)
+    wanted = request.overridden(asked.spec if isinstance(asked, migration.Proposal) else asked, parallel, throttle)
+    if not yes and not terminal.someone_there:
+        confirm(terminal, "", yes, again)  # before the reading, which may take a while
+    names = [one.name for one in migration.jobs_of(wanted, job)]
+    run = run_name(names, time.time(), os.urandom(2))
+    place = Workdir(workdir or os.path.join(workdirs, run))
+    _refuse_another(place)
+    if isinstance(asked, migration.Proposal):
+        proposed = replace(asked, spec=wanted)
+    else:
+        proposed = migration.propose(wanted, terminal.doors(), place, job)
+    terminal.talk(render_plan.proposal(_only(proposed, job) if saved else proposed, verbose))
+    _refuse_refused(proposed)
+    confirm(terminal, "carry this out?", yes, again)
+    return carry_out(terminal, place, lambda doors: migration.apply(proposed, run, place, doors, job))
+
+
+def run_name(jobs: list[str], now: float, random: bytes) -> str:
+    """`20260301-120000-orders-1f3a`: when (UTC), what, and four digits so that two at once differ."""
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
+    slug = re.sub(r"[^a-z0-9]+", "-", (jobs[0] if jobs else "").lower()).strip("-")[:32].strip("-") or "run"
+    return f"{stamp}-{slug}-{random.hex()}"
+
+
+def _only(proposed: Proposal, job: str | None) -> Proposal:
+    """The saved plans of this one job, to be shown."""
+    from dataclasses import replace
+
+    return proposed if job is None else replace(proposed, plans=tuple(p for p in proposed.plans if p.job == job))
+
+
+def _refuse_refused(proposed: Proposal) -> None:
+    """What was just shown cannot be carried out: say so without saying it all again."""
+    from stateshift.cli import as_json
+    from stateshift.cli.units import many
+    from stateshift.errors import PlanError
+
+    refusals = proposed.refusals
+    if refusals:
+        raise PlanError(
+            f"{many(len(refusals), 'finding refuses', 'findings refuse')} this plan; nothing was done",
+            hint=refusals[0].hint,
+            findings=[as_json.finding(one) for one in refusals],
+        )
+
+
+def _refuse_another(place: Workdir) -> None:
+    from stateshift.errors import JournalError
+
+    if place.exists:
+        raise JournalError(
+            f"{place.path} is the workdir of a run already",
+            hint=f"stateshift resume {shlex.quote(str(place.path))}; or give another --workdir",
+        )

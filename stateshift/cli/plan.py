@@ -1,0 +1,76 @@
+"""`stateshift plan`: what would be done. Reads, and changes nothing but the file named by -o."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stateshift.cli.options import WORKDIRS, Job, Json, Parallel, Throttle, Verbose, Workdirs, epilog
+from stateshift.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from stateshift.migration import Proposal
+
+EPILOG = epilog(
+    "stateshift plan orders.json -o orders.plan", 2, 3, 4, 6, 7,
+    e0="the plan can be carried out", e4="a finding says refuse; the plan is shown",
+)  # fmt: skip
+
+
+def command(
+    context: typer.Context,
+    spec: Annotated[str, typer.Argument(metavar="SPEC", help="The spec; or a saved plan, to look at it again.")],
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Save the plan for `stateshift apply FILE`.")
+    ] = None,
+    job: Job = None,
+    parallel: Parallel = None,
+    throttle: Throttle = None,
+    workdirs: Workdirs = WORKDIRS,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int | None:
+    """What would be done, how long it takes, the risks.
+
+    Shows phases, files, bytes, an estimate of time and downtime, and what to know before. Reads, and changes nothing:
+    `stateshift apply` carries out exactly what is shown here."""
+    from stateshift.cli import as_json, render_plan, request
+    from stateshift.errors import PlanError
+    from stateshift.migration import Proposal, propose
+    from stateshift.workdir import Workdir
+
+    terminal = Terminal.of(context, json, verbose)
+    asked = request.read(spec)
+    if not isinstance(asked, Proposal):
+        asked = request.overridden(asked, parallel, throttle)
+        asked = propose(asked, terminal.doors(), Workdir(os.path.join(workdirs, "plan")), job)
+    if json:
+        terminal.document(as_json.proposal(asked, verbose))
+    else:
+        terminal.show(render_plan.proposal(asked, verbose))
+    if output is not None:
+        _save(asked, output)
+        terminal.say(f"saved; carry it out with: stateshift apply {shlex.quote(output)}")
+    return PlanError.exit_code if asked.refusals else None
+
+
+def _save(proposed: Proposal, path: str) -> None:
+    """The whole file or none: somebody may be about to apply what is there."""
+    import json
+
+    from stateshift.migration import encode_proposal
+
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(encode_proposal(proposed), file, indent=1, ensure_ascii=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)

@@ -1,0 +1,87 @@
+"""`plan` for a person: phases, counts, time, and what to know before. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from stateshift.cli import as_json
+from stateshift.cli.render_findings import findings
+from stateshift.cli.text import Block, Cell, Gap, Line, Table, pairs, section
+from stateshift.cli.units import about, dash, many, number, size
+from stateshift.storage.locations import redact
+
+if TYPE_CHECKING:
+    from stateshift.migration import Proposal
+    from stateshift.plan import Plan
+    from stateshift.survey import Finding
+
+
+def proposal(proposed: Proposal, verbose: bool = False) -> Iterator[Block]:
+    """Every plan in the order they run, then time, findings and the fingerprint."""
+    for number_, plan in enumerate(proposed.plans):
+        if number_:
+            yield Gap()
+        yield from one_plan(plan, verbose)
+    yield from section("Findings", *findings(_findings(proposed.plans)))
+    yield Gap()
+    yield pairs(*_summary(proposed), indent=0)
+
+
+def one_plan(plan: Plan, verbose: bool = False) -> Iterator[Block]:
+    yield Line(_title(plan), "strong")
+    if plan.source != plan.target:
+        yield pairs(("source", redact(plan.source)), ("target", redact(plan.target)))
+    else:
+        yield pairs(("stays at", redact(plan.source)))
+    if plan.provisional:
+        yield Line(
+            "provisional: the job runs. This is what would move now; it is planned again once the job has stopped,",
+            "warn", indent=2,
+        )  # fmt: skip
+        yield Line("and refused if the job has changed by then.", "warn", indent=2)
+    if plan.phases:
+        yield _phases(plan)
+        if verbose:
+            yield Gap()
+            yield _steps(plan)
+    else:
+        yield Line("no steps: the findings say why" if plan.refusals else "no steps: there is nothing to do", indent=2)
+
+
+def _title(plan: Plan) -> str:
+    at = f" at epoch {plan.epoch}" if plan.epoch is not None else ""
+    return f"{plan.job}: stop the job" if plan.purpose == "halt" else f"{plan.job}: move its image{at}"
+
+
+def _phases(plan: Plan) -> Table:
+    rows: list[tuple[str | Cell, ...]] = [
+        (phase.name, number(len(phase.steps)), dash(phase.files, number), dash(phase.bytes, size))
+        for phase in plan.phases
+    ]
+    return Table(("phase", ">steps", ">files", ">size"), tuple(rows))
+
+
+def _steps(plan: Plan) -> Table:
+    rows = tuple(
+        (step.name, step.kind, dash(step.files, number), dash(step.bytes, size), redact(step.describe()))
+        for phase in plan.phases
+        for step in phase.steps
+    )
+    return Table(("step", "kind", ">files", ">size", "does"), rows)
+
+
+def _findings(plans: Iterable[Plan]) -> list[Finding]:
+    return [finding for plan in plans for finding in plan.findings]
+
+
+def _summary(proposed: Proposal) -> Iterator[tuple[str, str | Cell]]:
+    estimate = as_json.estimate(proposed.plans)
+    if estimate is not None:
+        down = about(estimate["downtime_seconds"])
+        yield "estimate", f"{about(estimate['seconds'])}, the job down for {down} of it"
+        yield "", Cell(estimate["basis"], "dim")
+    yield "fingerprint", proposed.fingerprint
+    refusals = len(proposed.refusals)
+    if refusals:
+        yield "refused", Cell(f"{many(refusals, 'finding')}: nothing can be done before they are gone or waived", "bad")

@@ -1,0 +1,166 @@
+"""A run for a person: `apply`, `resume`, `rollback`, `status`, `runs`, `verify WORKDIR`. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stateshift.cli.as_json import shown_state
+from stateshift.cli.text import Block, Cell, Gap, Line, Table, Tone, pairs
+from stateshift.cli.units import bar, dash, many, number, size, span
+from stateshift.storage.locations import redact
+
+if TYPE_CHECKING:
+    from stateshift.migration import Verdict
+    from stateshift.report import JobReport, PhaseReport, Report
+
+TONES: dict[str, Tone] = {
+    "finished": "good", "rolled-back": "good", "running": "strong", "rolling-back": "warn", "interrupted": "warn",
+    "failed": "bad", "damaged": "bad",
+}  # fmt: skip
+TIMELINE = 24
+
+
+def report(told: Report, workdir: str, held: bool = False) -> Iterator[Block]:
+    """What was done, when, and how long the job was down."""
+    state = shown_state(told.state, held)
+    yield Line(f"run {told.run}: {state}", TONES.get(state, "strong"))
+    for job in told.jobs:
+        if len(told.jobs) > 1:
+            yield Gap()
+        yield Line(_job(job), indent=2)
+        yield _phases(job.phases, told.seconds, undone=job.state == "rolled-back")
+        yield from (Line(f"note: {redact(note)}", indent=2) for note in job.notes)
+        yield from (Line(f"left: {redact(line)}", "warn", indent=2) for line in job.left)
+    yield pairs(*_summary(told, workdir))
+
+
+def _job(job: JobReport) -> str:
+    moved = f": {many(job.files, 'file')}, {size(job.bytes)}" if job.files else ""
+    return f"{job.job} ({job.state}){moved}"
+
+
+def _phases(phases: tuple[PhaseReport, ...], seconds: float, undone: bool) -> Table:
+    """When each phase was at work, and a line that shows it."""
+    # What was taken back may have been so days later: its line ends with its last phase.
+    whole = max([0.0 if undone else seconds, *(phase.start + phase.seconds for phase in phases)])
+    rows = tuple(
+        (
+            phase.name,
+            span(phase.start),
+            span(phase.seconds),
+            Cell("undone", "dim") if undone else _steps(phase),
+            dash(phase.files, number),
+            dash(phase.bytes, size),
+            bar(phase.start, phase.seconds, whole, TIMELINE),
+        )
+        for phase in phases
+    )
+    return Table(("phase", ">begun at", ">took", ">steps", ">files", ">size", "timeline"), rows)
+
+
+def _steps(phase: PhaseReport) -> str | Cell:
+    whole = phase.done == phase.steps
+    return number(phase.done) if whole else Cell(f"{number(phase.done)} of {number(phase.steps)}", "warn")
+
+
+def _summary(told: Report, workdir: str) -> Iterator[tuple[str, str | Cell]]:
+    yield "took", span(told.seconds)
+    down = [job for job in told.jobs if job.downtime_seconds is not None]
+    for job in down:
+        label = "downtime" if len(told.jobs) == 1 else f"downtime of {job.job}"
+        yield label, f"{span(job.downtime_seconds or 0.0)}, counted from the {_since(job.downtime_from)}"
+    yield "workdir", workdir
+
+
+def _since(start: str | None) -> str:
+    return f"{start or 'start'}, to the first batch committed on the target"
+
+
+def status(told: Report, workdir: str, held: bool) -> Iterator[Block]:
+    """The report, why it stopped, and what can be done now."""
+    yield from report(told, workdir, held)
+    if told.failure is not None:
+        yield Gap()
+        step = f" (in step {told.failure.step})" if told.failure.step else ""
+        yield Line(f"stopped by {told.failure.error}{step}: {redact(told.failure.message)}", "bad")
+        if told.failure.hint:
+            yield Line(f"hint: {redact(told.failure.hint)}")
+    yield Gap()
+    yield from _next(shown_state(told.state, held), workdir, held)
+
+
+def _next(state: str, workdir: str, held: bool) -> Iterator[Block]:
+    if held:
+        yield Line("a process is at work on it now")
+        return
+    again = (("go on", command("resume", workdir)), ("take back", command("rollback", workdir)))
+    match state:
+        case "failed" | "interrupted":
+            yield pairs(*again, indent=0)
+        case "rolling-back":
+            yield pairs(("finish the rollback", command("resume", workdir)), indent=0)
+        case "finished":
+            yield pairs(
+                ("does it still hold", command("verify", workdir)),
+                ("take back", command("rollback", workdir)),
+                indent=0,
+            )
+        case _:
+            yield Line("nothing is left to do")
+
+
+def command(verb: str, workdir: str) -> str:
+    """What can be pasted, also where the path holds blanks."""
+    return f"stateshift {verb} {shlex.quote(workdir)}"
+
+
+def resume_commands(workdir: str) -> tuple[Block, ...]:
+    """Said at the start of a run, so that it stands in every log whatever happens to the process."""
+    return (Line(f"if this is interrupted: {command('resume', workdir)}", "dim"),)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One workdir of `runs`; without a report where its journal cannot be read."""
+
+    workdir: str
+    report: Report | None
+    held: bool
+    damage: str | None = None
+
+
+def runs(found: Iterable[Listed], root: str) -> Iterator[Block]:
+    rows = [_listed(one) for one in found]
+    if not rows:
+        yield Line(f"no runs below {root}")
+        return
+    yield Table(("workdir", "state", "jobs", ">took", ">downtime"), tuple(rows), indent=0)
+
+
+def _listed(one: Listed) -> tuple[str | Cell, ...]:
+    if one.report is None:
+        return one.workdir, Cell("damaged", TONES["damaged"]), one.damage or "", "", ""
+    state = shown_state(one.report.state, one.held)
+    down = one.report.downtime_seconds
+    return (
+        one.workdir,
+        Cell(f"{state}, at work" if one.held else state, TONES.get(state, "")),
+        ", ".join(job.job for job in one.report.jobs),
+        span(one.report.seconds),
+        "" if down is None else span(down),
+    )
+
+
+def verdict(found: Verdict, told: Report, workdir: str) -> Iterator[Block]:
+    """Whether what the run did is still so."""
+    if found.broken:
+        count = many(len(found.broken), "thing does", "things do")
+        yield Line(f"{count} not hold any more of run {told.run}: {workdir}", "bad")
+    else:
+        yield Line(f"everything that run {told.run} did still holds: {workdir}", "good")
+    for broken in found.broken:
+        yield Line(f"{broken.step}: {redact(str(broken.discrepancy))}", "bad", 2)
+    yield from (Line(f"note: {redact(note)}", indent=2) for note in found.notes)

@@ -1,0 +1,208 @@
+"""`inspect` and `verify` for a person: surveys, decoded files, entries and judgements as blocks of text. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from stateshift.cli import as_json
+from stateshift.cli.render_findings import findings
+from stateshift.cli.text import Block, Cell, Gap, Line, Table, pairs, section
+from stateshift.cli.units import many, number, ranges, share, size
+from stateshift.storage.locations import redact
+
+if TYPE_CHECKING:
+    from stateshift.look import Judgement, Look, ShownEntry
+    from stateshift.survey import EmbeddedPath, Image, Operator, Survey
+
+ENGINES = {"spark": "Spark", "flink": "Flink"}
+KINDS = {"data": "files, and no image among them", "foreign": "files that no engine we know wrote"}
+
+
+def look(seen: Look, location: str, verbose: bool = False) -> Iterator[Block]:
+    if seen.survey is not None:
+        yield from survey(seen.survey, verbose)
+    elif seen.file is not None:
+        yield Line(f"{seen.file.format}: {redact(location)}", "strong")
+        yield Gap()
+        yield from (Line(line, indent=2) for line in seen.file.lines)
+
+
+def survey(found: Survey, verbose: bool = False) -> Iterator[Block]:
+    """Everything about a location on one screen: what it is, what a restart needs, what to beware of."""
+    kind = f"{ENGINES.get(found.engine or '', '')} {KINDS.get(found.kind, found.kind)}".strip()
+    yield Line(f"{kind} at {redact(found.location)}", "strong")
+    only = found.images[0] if len(found.images) == 1 and found.kind != "workflow" else None
+    yield pairs(*(_image_facts(only) if only else ()), *_file_facts(found))
+    if only is None:
+        yield from section("Images", *([_images(found.images)] if found.images else []))
+    operators = [(o, i) for i in found.images for o in i.operators]
+    yield from section("Operators", *([_operators(operators, only is None)] if operators else []))
+    yield from section("Sources and sinks", *_endpoints(found.images, only is None))
+    yield from section("Absolute paths inside", *_embedded(found.images, verbose))
+    if verbose:
+        yield from section("Settings in the last offsets", *_settings(found.images))
+    yield from section("Findings", *findings(as_json.findings_of(found)))
+
+
+def _image_facts(image: Image) -> Iterator[tuple[str, str | Cell]]:
+    yield "query id", image.identity or "none"
+    yield "epoch", epoch_of(image)
+    yield "restart from", epochs_of(image.epochs)
+    if image.written_by:
+        yield "written by", f"Spark {image.written_by}"
+    if image.fence:
+        yield "fenced", Cell(f"by run {image.fence}, which moved it away", "warn")
+
+
+def _file_facts(found: Survey) -> Iterator[tuple[str, str | Cell]]:
+    counted = as_json.files(found)
+    needed, count, whole = counted["needed"], counted["count"], counted["bytes"]
+    yield "files", f"{many(count, 'file')}, {size(whole)}"
+    if found.images:
+        rest, spare = count - needed["count"], whole - needed["bytes"]
+        yield "needed", f"{many(needed['count'], 'file')}, {size(needed['bytes'])}: what a restart reads"
+        yield "not needed", f"{many(rest, 'file')}, {size(spare)} ({share(rest, count)} of the files)"
+    if count:
+        yield "small", _small(counted["small"], count)
+
+
+def _small(counted: list[dict[str, int]], count: int) -> str:
+    """How many are small; the classes behind the one that holds them all say nothing more."""
+    parts: list[str] = []
+    for one in counted:
+        below = size(one["below"]).replace(".0", "")
+        if one["count"] == count:
+            return ", ".join([*parts, f"all below {below}"])
+        parts.append(f"{number(one['count'])} below {below}")
+    return ", ".join(parts)
+
+
+def epoch_of(image: Image) -> str:
+    if image.epoch is None:
+        return "none committed yet"
+    if image.planned is not None and image.planned > image.epoch:
+        return f"{image.epoch} committed, {image.planned} planned and not committed"
+    return f"{image.epoch} committed"
+
+
+def epochs_of(epochs: tuple[int, ...]) -> str | Cell:
+    return ranges(epochs) if epochs else Cell("none: see the findings", "bad")
+
+
+def _images(images: tuple[Image, ...]) -> Table:
+    rows = [
+        (i.path or ".", i.name or "", i.identity or "", epoch_of(i), epochs_of(i.epochs), i.fence or "") for i in images
+    ]
+    heads = ("directory", "operator's name", "query id", "epoch", "restart from", "fenced by")
+    return _without_empty(Table(heads, tuple(rows)))
+
+
+def _operators(operators: list[tuple[Operator, Image]], several: bool) -> Table:
+    """A line per store; what is the operator's stands on its first line only."""
+    rows: list[tuple[str | Cell, ...]] = []
+    for operator, image in operators:
+        own = (image.path if several else "", operator.id, operator.name or image.name or "", operator.uid or "",
+               operator.provider or "", number(operator.shards))  # fmt: skip
+        if not operator.stores:
+            rows.append((*own, "", "", ""))
+        for line, store in enumerate(operator.stores):
+            head = own if line == 0 else ("",) * len(own)
+            rows.append((*head, store.name, number(store.files), size(store.bytes)))
+    heads = ("directory", "id", "name", "uid", "provider", ">shards", "store", ">files", ">size")
+    return _without_empty(Table(heads, tuple(rows)))
+
+
+def _endpoints(images: Iterable[Image], several: bool) -> Iterator[Block]:
+    words = {True: "can be read again", False: "cannot be read again", None: ""}
+    rows = tuple(
+        (
+            image.path if several else "",
+            f"{end.role} {end.index}",
+            end.kind,
+            Cell(words[end.replayable], "warn" if end.replayable is False else ""),
+            redact(end.detail or ""),
+        )
+        for image in images
+        for end in image.endpoints
+    )
+    if rows:
+        yield _without_empty(Table(("", "", "", "", ""), rows))
+
+
+def _embedded(images: Iterable[Image], verbose: bool) -> Iterator[Block]:
+    """One line for each place, with -v one for each file that names it."""
+    places: dict[tuple[str, str], list[EmbeddedPath]] = {}
+    for image in images:
+        for embedded in image.embedded:
+            places.setdefault((embedded.path, embedded.role), []).append(embedded)
+    words = {"source": "input", "sink": "output", "self": "the image itself"}
+    rows: list[tuple[str | Cell, ...]] = []
+    for (path, role), named in sorted(places.items()):
+        for some in [[one] for one in named] if verbose else [named]:
+            where = some[0].file if len(some) == 1 else f"{some[0].file} and {many(len(some) - 1, 'other')}"
+            rows.append((redact(path), words[role], number(sum(one.count for one in some)), where))
+    if rows:
+        yield Table(("place", "is", ">named", "in"), tuple(rows))
+
+
+def _settings(images: Iterable[Image]) -> Iterator[Block]:
+    rows = tuple(sorted({(key, value) for image in images for key, value in image.settings.items()}))
+    if rows:
+        yield Table(("", ""), rows)
+
+
+def all_files(found: Survey) -> Iterator[Block]:
+    rows = tuple(
+        ("needed" if row["needed"] else "", number(row["bytes"]), row["path"]) for row in as_json.file_rows(found)
+    )
+    yield from section("Files", Table(("restart", ">bytes", "path"), rows))
+
+
+def uids(rows: list[dict[str, object]]) -> Iterator[Block]:
+    """Which of the names the user gave are in the image, under which directory or id."""
+    table = Table(
+        ("name", "directory", "Flink operator id", "in this image"),
+        tuple(
+            (str(row["name"]), str(row["directory"]), str(row["flink_operator_id"]),
+             Cell("yes", "good") if row["found"] else Cell("no", "warn"))
+            for row in rows
+        ),
+    )  # fmt: skip
+    yield from section("Names", table)
+
+
+def entries(shown: list[ShownEntry], more: bool) -> Iterator[Block]:
+    """Keys and values as JSON, one entry a line."""
+    rows = tuple((e.operator, e.store, str(e.shard), _compact(e.key), _compact(e.value)) for e in shown)
+    table = Table(("operator", "store", ">shard", "key", "value"), rows)
+    rest = (Line("… and more: --limit N shows more of each store", "dim", indent=2),) if more else ()
+    yield from section("Entries", *([table, *rest] if rows else [Line("none", "dim", indent=2)]))
+
+
+def _compact(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(", ", ": "))
+
+
+def judgement(found: Judgement, location: str) -> Iterator[Block]:
+    """Yes or no first, then why."""
+    if found.restartable:
+        at = f" from epoch {found.epoch}" if found.epoch is not None else ""
+        yield Line(f"a job can restart{at}: {redact(location)}", "good")
+    else:
+        yield Line(f"a job cannot restart: {redact(location)}", "bad")
+    if found.epochs:
+        yield pairs(("restart from", ranges(found.epochs)))
+    yield from section("Findings", *findings(found.findings))
+
+
+def _without_empty(table: Table) -> Table:
+    """The table without the columns that are empty in every row."""
+    kept = [i for i in range(len(table.heads)) if any(_filled(row[i]) for row in table.rows)]
+    rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
+    return Table(tuple(table.heads[i] for i in kept), rows, table.indent)
+
+
+def _filled(cell: str | Cell) -> bool:
+    return bool(cell.text if isinstance(cell, Cell) else cell)

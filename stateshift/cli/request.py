@@ -1,0 +1,48 @@
+"""What the user hands in: a spec, or a plan that was saved. Read from a local file."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+
+from stateshift.cli.units import rate
+from stateshift.errors import Complaint, SpecError
+from stateshift.migration import Proposal, decode_proposal
+from stateshift.spec import Spec, parse_spec
+
+
+def read(path: str) -> Spec | Proposal:
+    """A saved plan says so in its first key; anything else is read as a spec."""
+    text = _text(path)
+    try:
+        plain = json.loads(text)
+    except ValueError:
+        plain = None  # the spec's reader says better than we could what is wrong, and where
+    if isinstance(plain, dict) and "stateshift_plan" in plain:
+        return decode_proposal(plain)
+    return parse_spec(text, base=os.path.dirname(os.path.abspath(path)), environment=os.environ)
+
+
+def overridden(spec: Spec, parallel: int | None, throttle: str | None) -> Spec:
+    """The spec under the flags and settings that say how hard to work; never what to do."""
+    if parallel is not None:
+        spec = replace(spec, parallel=parallel)
+    return spec if throttle is None else replace(spec, bytes_per_second=rate(throttle))
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            return file.read()
+    except UnicodeDecodeError as error:
+        raise SpecError((Complaint(path, f"not UTF-8 text (at byte {error.start})"),)) from error
+    except IsADirectoryError:
+        raise SpecError(
+            (Complaint(path, "a directory, and not a spec"),), hint=f"a run is taken up by: stateshift resume {path}"
+        ) from None
+    except OSError as error:
+        raise SpecError(
+            (Complaint(path, f"cannot be read: {error.strerror}"),),
+            hint="name a spec (stateshift schema tells what it holds) or a saved plan",
+        ) from error

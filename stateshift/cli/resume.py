@@ -1,0 +1,26 @@
+"""`stateshift resume`: go on where the journal ends."""
+
+from __future__ import annotations
+
+import typer
+
+from stateshift.cli.options import Json, Verbose, WorkdirOf, epilog
+from stateshift.cli.terminal import Terminal
+
+EPILOG = epilog(
+    "stateshift resume .stateshift/20260301-120000-orders-1f3a", 3, 4, 5, 6, 7, 8, 130,
+    e0="the job goes on at its target, or the rollback is done",
+    e4="what is there is no longer what the plan was made from",
+    e130="interrupted: the same command goes on",
+)  # fmt: skip
+
+
+def command(context: typer.Context, workdir: WorkdirOf, json: Json = False, verbose: Verbose = False) -> int | None:
+    """Go on with a run where it stopped."""
+    from stateshift import migration
+    from stateshift.cli.work import carry_out
+    from stateshift.workdir import Workdir
+
+    place = Workdir(workdir)
+    place.require()
+    return carry_out(Terminal.of(context, json, verbose), place, lambda doors: migration.resume(place, doors))

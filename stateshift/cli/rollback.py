@@ -1,0 +1,44 @@
+"""`stateshift rollback`: take a run back, everything it wrote and nothing else."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.options import Json, Verbose, WorkdirOf, Yes, epilog
+from stateshift.cli.terminal import Terminal
+
+EPILOG = epilog(
+    "stateshift rollback .stateshift/20260301-120000-orders-1f3a", 2, 4, 5, 6, 7, 8, 130,
+    e0="taken back; what could not be is named", e4="the job has committed batches on the target since",
+    e130="interrupted: `stateshift resume WORKDIR` goes on taking back",
+)  # fmt: skip
+
+
+def command(
+    context: typer.Context,
+    workdir: WorkdirOf,
+    yes: Yes = False,
+    discard_progress: Annotated[
+        bool, typer.Option("--discard-progress", help="Throw away what the job has committed on the target since.")
+    ] = False,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int | None:
+    """Take a run back, all of it and nothing else.
+
+    Unfences the source, removes what the run wrote on the target, and says what it could not."""
+    from stateshift import migration
+    from stateshift.cli import render_run
+    from stateshift.cli.work import carry_out, confirm
+    from stateshift.workdir import Workdir
+
+    terminal, place = Terminal.of(context, json, verbose), Workdir(workdir)
+    told = migration.status(place)
+    if told.state != "rolled-back":
+        flag = " --discard-progress" if discard_progress else ""
+        if terminal.someone_there and not yes:
+            terminal.talk(render_run.report(told, workdir, place.held))
+        confirm(terminal, "take this back?", yes, render_run.command("rollback", workdir) + flag)
+    return carry_out(terminal, place, lambda doors: migration.rollback(place, doors, discard_progress))

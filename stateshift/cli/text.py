@@ -1,0 +1,157 @@
+"""What is shown, as values, and the two ways to show it: plain lines, and colours at a terminal.
+
+    Line     one line, with the tone it is said in
+    Table    rows below heads; without heads a list of `label  value`
+    Gap      an empty line
+
+Renderers (`render_*`) make tuples of these from the program's values and know of no terminal; `Terminal` prints them.
+The words are the same both ways. rich is imported only where colours are.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Tone = Literal["", "strong", "dim", "good", "warn", "bad"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    text: str
+    tone: Tone = ""
+    indent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    text: str
+    tone: Tone = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`heads` that begin with `>` stand above numbers and are set to the right."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str | Cell, ...], ...]
+    indent: int = 2
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        return tuple(head.removeprefix(">") for head in self.heads)
+
+    @property
+    def titled(self) -> bool:
+        return any(self.titles)
+
+
+Block = Line | Gap | Table
+
+
+def pairs(*rows: tuple[str, str | Cell] | None, indent: int = 2) -> Table:
+    """`label  value`, a line each; None rows are left out."""
+    return Table(("", ""), tuple(row for row in rows if row is not None), indent)
+
+
+def section(title: str, *blocks: Block) -> tuple[Block, ...]:
+    """Blocks below a title, with a gap before; nothing at all where there are none."""
+    return (Gap(), Line(title, "strong"), *blocks) if blocks else ()
+
+
+# ---- plain ------------------------------------------------------------------------------------------------------
+
+
+def plain_text(blocks: Iterable[Block]) -> str:
+    """Lines without colours and without a width: nothing is wrapped, so that a program can search them."""
+    lines = [line.rstrip() for block in blocks for line in _plain(block)]
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def _plain(block: Block) -> Iterator[str]:
+    match block:
+        case Gap():
+            yield ""
+        case Line():
+            yield from (" " * block.indent + line for line in block.text.split("\n"))
+        case Table():
+            yield from _plain_table(block)
+
+
+def _plain_table(table: Table) -> Iterator[str]:
+    rows = [[_text(cell) for cell in row] for row in table.rows]
+    if table.titled:
+        rows.insert(0, list(table.titles))
+    if not rows:
+        return
+    widths = [max(_width(row[i]) for row in rows) for i in range(len(table.heads))]
+    for row in rows:
+        cells = [_set(cell, widths[i], table.heads[i].startswith(">")) for i, cell in enumerate(row)]
+        yield " " * table.indent + "  ".join(cells)
+
+
+def _text(cell: str | Cell) -> str:
+    return (cell.text if isinstance(cell, Cell) else cell).replace("\n", " ")
+
+
+def _set(text: str, width: int, right: bool) -> str:
+    blanks = " " * (width - _width(text))
+    return blanks + text if right else text + blanks
+
+
+def _width(text: str) -> int:
+    """Columns on a terminal: East Asian wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+# ---- at a terminal ----------------------------------------------------------------------------------------------
+
+STYLES: dict[Tone, str] = {
+    "": "", "strong": "bold", "dim": "dim", "good": "green", "warn": "yellow", "bad": "bold red",
+}  # fmt: skip
+
+
+def coloured(blocks: Iterable[Block]) -> Iterator[RenderableType]:
+    """The same as rich renderables: wrapped to the terminal's width, never cut."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    for block in blocks:
+        match block:
+            case Gap():
+                yield Text("")
+            case Line():
+                text = Text(block.text, STYLES[block.tone], overflow="fold")
+                yield Padding(text, (0, 0, 0, block.indent), expand=False)
+            case Table():
+                yield Padding(_rich_table(block), (0, 0, 0, block.indent), expand=False)
+
+
+def _rich_table(table: Table) -> RenderableType:
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    made = RichTable(box=None, show_header=table.titled, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    for i, (head, title) in enumerate(zip(table.heads, table.titles, strict=True)):
+        right, label = head.startswith(">"), i == 0 and not table.titled
+        made.add_column(
+            title, justify="right" if right else "left", no_wrap=right or label, overflow="fold",
+            style="dim" if label else "",
+        )  # fmt: skip
+    for row in table.rows:
+        made.add_row(*(Text(_text(c), STYLES[c.tone] if isinstance(c, Cell) else "") for c in row))
+    return made

@@ -1,0 +1,104 @@
+"""Numbers as a person reads them: bytes, seconds, counts, ranges. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+
+def size(count: float) -> str:
+    """`0 B`, `46 B`, `1.5 KiB`, `3.2 GiB`: three digits are enough."""
+    if count < 1024:
+        return f"{count:.0f} B"
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        count /= 1024
+        if count < 1000 or unit == "TiB":
+            break
+    return f"{count:.1f} {unit}" if count < 99.95 else f"{count:.0f} {unit}"
+
+
+def span(seconds: float) -> str:
+    """`0.04 s`, `7.3 s`, `2 min 05 s`, `3 h 12 min`."""
+    if seconds < 9.995:
+        return f"{seconds:.2f} s" if seconds < 0.995 else f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    whole //= 60
+    return f"{whole // 60} h {whole % 60:02d} min"
+
+
+def number(count: int) -> str:
+    """`34,012`: digits in threes."""
+    return f"{count:,}"
+
+
+def dash(count: int, told: Callable[[int], str]) -> str:
+    """A count in a table, where nothing is told by a dash."""
+    return told(count) if count else "-"
+
+
+def about(seconds: float) -> str:
+    """An estimate: nobody can promise less than a second."""
+    return "less than 1 s" if seconds < 1 else span(seconds)
+
+
+def many(count: int, one: str, several: str | None = None) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number(count)} {one if count == 1 else several or one + 's'}"
+
+
+def share(part: int, whole: int) -> str:
+    """`94 %` of the whole, never rounded up to all or down to nothing."""
+    if whole == 0:
+        return "0 %"
+    percent = 100 * part / whole
+    if 0 < percent < 1:
+        return "< 1 %"
+    return "> 99 %" if 99 < percent < 100 else f"{percent:.0f} %"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """`0-4, 7, 9-12`: what many epochs are told as."""
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in _runs(sorted(set(numbers))))
+
+
+def _runs(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    first = last = None
+    for one in numbers:
+        if first is None or last is None:
+            first = last = one
+        elif one == last + 1:
+            last = one
+        else:
+            yield first, last
+            first = last = one
+    if first is not None and last is not None:
+        yield first, last
+
+
+def bar(start: float, seconds: float, whole: float, width: int) -> str:
+    """Where on a line of `width` a stretch of time lies; something that happened is never invisible."""
+    if whole <= 0:
+        return "█" * width
+    first = min(width - 1, int(width * start / whole))
+    last = max(first + 1, min(width, round(width * (start + seconds) / whole)))
+    return " " * first + "█" * (last - first)
+
+
+def rate(text: str) -> float:
+    """Bytes per second from `50MB`, `50 MB/s`, `64MiB`, `1e6`; ValueError with the reason where it is none."""
+    plain = text.strip().lower().removesuffix("/s").strip()
+    digits = plain.rstrip("kmgtib ")
+    factors = {"": 1, "b": 1}
+    for power, letter in enumerate("kmgt", start=1):
+        factors |= {f"{letter}b": 1000**power, letter: 1000**power, f"{letter}ib": 1024**power}
+    unit = plain[len(digits) :].strip()
+    try:
+        value = float(digits) * factors[unit]
+    except (ValueError, KeyError):
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{text!r} is no rate: write it as 50MB or 64MiB (a second)")
+    return value

@@ -1,0 +1,67 @@
+"""`stateshift verify`: could a job restart from this image; does what a run did still hold. Reads only."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.options import Json, Verbose, epilog
+from stateshift.cli.terminal import Terminal
+
+EPILOG = epilog(
+    "stateshift verify hdfs://namenode:8020/checkpoints/orders --deep\n"
+    "stateshift verify .stateshift/20260301-120000-orders-1f3a",
+    2, 3, 5, 6, 8,
+    e0="a job can restart; the run's evidence holds",
+    e5="a job cannot restart; something does not hold any more",
+)  # fmt: skip
+
+
+def command(
+    context: typer.Context,
+    location: Annotated[
+        str, typer.Argument(metavar="LOCATION|WORKDIR", help="An image, or the workdir of a run.")
+    ],
+    deep: Annotated[bool, typer.Option("--deep", help="Decode every file of the state, too.")] = False,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int | None:
+    """Could a job restart from it; does a run's work hold.
+
+    An image is asked whether a job could restart from it, and from which epochs; the workdir of a run, whether
+    everything the run did is still so."""
+    from stateshift.workdir import Workdir
+
+    terminal = Terminal.of(context, json, verbose)
+    if "://" not in location and Workdir(location).exists:
+        return _run(terminal, location)
+    return _image(terminal, location, deep)
+
+
+def _image(terminal: Terminal, location: str, deep: bool) -> int:
+    from stateshift import look
+    from stateshift.cli import as_json, render_survey
+    from stateshift.errors import VerifyError
+
+    found = look.restartable(location, terminal.doors().open_storage, deep)
+    if terminal.json:
+        terminal.document(as_json.judgement(found))
+    else:
+        terminal.show(render_survey.judgement(found, location))
+    return 0 if found.restartable else VerifyError.exit_code
+
+
+def _run(terminal: Terminal, path: str) -> int:
+    from stateshift import migration
+    from stateshift.cli import as_json, render_run
+    from stateshift.errors import VerifyError
+    from stateshift.workdir import Workdir
+
+    workdir = Workdir(path)
+    found, told = migration.verify(workdir, terminal.doors()), migration.status(workdir)
+    if terminal.json:
+        terminal.document(as_json.verdict(found, told, path))
+    else:
+        terminal.show(render_run.verdict(found, told, path))
+    return VerifyError.exit_code if found.broken else 0

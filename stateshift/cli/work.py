@@ -1,0 +1,100 @@
+"""What apply, resume and rollback have in common: they are watched, can be stopped, and end in a report.
+
+The first Ctrl-C (or SIGTERM) lets the current write finish, the second exits at once; either way the run can be
+resumed, and the command for it has been printed before anything began.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from stateshift import migration
+from stateshift.cli import as_json, render_run
+from stateshift.cli.failing import tell
+from stateshift.cli.progress import watching
+from stateshift.cli.terminal import Terminal
+from stateshift.cli.text import Line
+from stateshift.errors import Complaint, Interrupted, SpecError, StateshiftError
+
+if TYPE_CHECKING:
+    from stateshift.migration import Doors
+    from stateshift.report import Report
+    from stateshift.workdir import Workdir
+
+
+def carry_out(terminal: Terminal, workdir: Workdir, work: Callable[[Doors], Report]) -> int:
+    """Do the work and tell how it went; the exit code."""
+    path, stop = str(workdir.path), threading.Event()
+    terminal.talk(render_run.resume_commands(path))
+    try:
+        with watching(terminal) as meter, stoppable(stop, path):
+            told = work(terminal.doors(meter, stop))
+    except StateshiftError as error:
+        return _failed(terminal, workdir, error)
+    except BaseException:
+        terminal.talk(render_run.resume_commands(path))
+        raise
+    if terminal.json:
+        terminal.document(as_json.run(told, path))
+    else:
+        terminal.show(render_run.report(told, path))
+    return 0
+
+
+def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int:
+    """A run that stopped on the way is reported as far as it came, and then the reason is told."""
+    path = str(workdir.path)
+    if not workdir.exists or migration.progress_of(workdir).state == "new":
+        return tell(error, terminal)
+    told, held = migration.status(workdir), workdir.held
+    if not terminal.json:
+        terminal.show(render_run.report(told, path, held))
+    code = tell(error, terminal, as_json.failed_run(told, path, held, error))
+    resume = render_run.command("resume", path)
+    if not held and told.state in ("failed", "interrupted", "running") and resume not in (error.hint or ""):
+        terminal.talk([Line(f"go on with: {resume}")])
+    return code
+
+
+@contextmanager
+def stoppable(stop: threading.Event, workdir: str) -> Iterator[None]:
+    """While this lasts, Ctrl-C and SIGTERM ask the run to stop; asked twice, the process ends where it is."""
+
+    resume = render_run.command("resume", workdir)
+
+    def ask(number: int, frame: object) -> None:
+        # os.write: the streams may be in the middle of a write of their own.
+        if stop.is_set():
+            os.write(2, f"\nstopped at once; go on with: {resume}\n".encode())
+            os._exit(Interrupted.exit_code)
+        stop.set()
+        os.write(2, b"\nstopping after the current write; once more to stop at once\n")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def confirm(terminal: Terminal, question: str, yes: bool, command: str) -> None:
+    """Go on only if somebody said so: here, or by --yes."""
+    if yes:
+        return
+    if not terminal.someone_there:
+        raise SpecError(
+            (Complaint("--yes", "needed where nobody can be asked (this is no terminal)"),), hint=f"{command} --yes"
+        )
+    import typer
+
+    if not typer.confirm(question, err=True):
+        raise Interrupted("not confirmed; nothing was done")
