@@ -95,11 +95,29 @@ def test_merged_values_are_joined_as_the_merge_operator_of_the_image_does(settin
     assert folded(files, settings) == [Entry("0", "default/default", b"k", value)]
 
 
-def test_rocksdbs_row_checksums_are_checked_and_taken_off():
-    key, crc = b"\1\0k", crc32c(b"\1\0kvalue")
-    value = crc.to_bytes(4, "little") + (5).to_bytes(4, "little") + b"value"
-    files = {"1.zip": encode_zip(FAMILIES), "2.changelog": changelog(2, Record(key, value))}
-    assert folded(files, {ROW_CHECKSUM: "true"}) == [Entry("0", "default/default", b"k", b"value")]
+def checked(key, payload):
+    crc = crc32c(key + payload)
+    return crc.to_bytes(4, "little") + len(payload).to_bytes(4, "little") + payload
+
+
+@pytest.mark.parametrize("operator", ["1", "2"])
+def test_rocksdbs_row_checksums_are_checked_and_taken_off(operator):
+    k, gone = b"\1\0k", b"\1\0gone"
+    plain = [Record(k, b"x", True), Record(k, b"value", True), Record(gone, b"y"), Record(gone, None)]
+    sums = [Record(key, value and checked(key, value), merge) for key, value, merge in plain]
+    sums[-1] = with_row_checksum(plain[-1])  # a deleted key is checked too
+    settings = {MERGE_OPERATOR: operator}
+    expected = folded({"1.zip": encode_zip(FAMILIES), "2.changelog": changelog(2, *plain)}, settings)
+    files = {"1.zip": encode_zip(FAMILIES), "2.changelog": changelog(2, *sums)}
+    assert folded(files, {**settings, ROW_CHECKSUM: "true"}) == expected
+    assert expected[0].value == (b"x,value" if operator == "1" else b"xvalue")
+
+
+@pytest.mark.parametrize("value", [b"", b"short", checked(b"other", b"x"), checked(b"\1\0k", b"x") + b"more"])
+def test_a_value_that_its_checksum_does_not_fit_is_refused(value):
+    files = {"1.zip": encode_zip(FAMILIES), "2.changelog": changelog(2, Record(b"\1\0k", value))}
+    with pytest.raises(FormatError, match="checksum"):
+        folded(files, {ROW_CHECKSUM: "true"})
 
 
 def test_a_table_that_is_missing_is_named():
