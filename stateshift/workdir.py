@@ -11,15 +11,17 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
-from stateshift.errors import JournalError
+from stateshift.errors import JournalError, StorageError
 from stateshift.plan import Plan, decode_plan, encode_plan
 
 
@@ -30,18 +32,25 @@ class FileLines:
         self._path = path
 
     def read(self) -> bytes:
-        return self._path.read_bytes() if self._path.exists() else b""
+        with _telling(self._path):
+            return self._path.read_bytes() if self._path.exists() else b""
 
     def append(self, line: bytes) -> None:
         new = not self._path.exists()
-        with self._path.open("ab", buffering=0) as file:
-            file.write(line)
-            os.fsync(file.fileno())
+        with _telling(self._path), self._path.open("ab", buffering=0) as file:
+            size = file.tell()
+            try:
+                _write_whole(file.fileno(), line)
+                os.fsync(file.fileno())
+            except OSError:
+                with suppress(OSError):  # a line cut short is tolerated at the end only: let none be written behind it
+                    file.truncate(size)
+                raise
         if new:
             _sync_folder(self._path.parent)
 
     def cut(self, size: int) -> None:
-        with self._path.open("r+b") as file:
+        with _telling(self._path), self._path.open("r+b") as file:
             file.truncate(size)
             os.fsync(file.fileno())
 
@@ -63,8 +72,9 @@ class Workdir:
         return self.path / "jobs"
 
     def create(self) -> None:
-        (self.path / "plans").mkdir(parents=True, exist_ok=True)
-        self.jobs.mkdir(exist_ok=True)
+        with _telling(self.path):
+            (self.path / "plans").mkdir(parents=True, exist_ok=True)
+            self.jobs.mkdir(exist_ok=True)
 
     def require(self) -> None:
         """Refuse a place that is no workdir of ours."""
@@ -77,24 +87,28 @@ class Workdir:
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Be the only process that works on this run. The kernel lets go for us when we are killed."""
-        with (self.path / "held").open("a+") as file:
+        with _telling(self.path / "held"):
+            file = (self.path / "held").open("a+")
+        with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.seek(0)
-                who = file.read().strip() or "another process"
+                process = file.read().strip().removeprefix("process ")
                 raise JournalError(
-                    f"{self.path} is held by {who}",
-                    hint=f"wait for it, or stop it (kill -INT {who.removeprefix('process ')}); "
-                    f"watch it with: stateshift status {self.path}",
+                    f"{self.path} is held by {f'process {process}' if process else 'another process'}",
+                    hint=f"wait for it{f', or stop it (kill -INT {process})' if process else ''}; "
+                    f"watch it with: stateshift status {quote(str(self.path))}",
                 ) from None
-            file.truncate(0)
-            file.write(f"process {os.getpid()}")
-            file.flush()
+            with suppress(OSError):  # whom to ask is good to know, and no more than that
+                file.truncate(0)
+                file.write(f"process {os.getpid()}")
+                file.flush()
             try:
                 yield
             finally:
-                file.truncate(0)
+                with suppress(OSError):
+                    file.truncate(0)
 
     @property
     def held(self) -> bool:
@@ -112,19 +126,21 @@ class Workdir:
     def write(self, name: str, value: Any) -> None:
         """Write a JSON file whole and durably."""
         path = self.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.tmp")
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1, ensure_ascii=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with _telling(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("w", encoding="utf-8", errors="surrogatepass") as file:
+                json.dump(value, file, indent=1, ensure_ascii=False)
+                file.write("\n")
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
         _sync_folder(path.parent)
 
     def read(self, name: str) -> Any:
         try:
-            return json.loads((self.path / name).read_text(encoding="utf-8"))
+            with _telling(self.path / name):
+                return json.loads((self.path / name).read_text(encoding="utf-8", errors="surrogatepass"))
         except FileNotFoundError:
             raise JournalError(f"{self.path / name} is missing", hint="restore it from a copy") from None
         except ValueError as error:
@@ -138,6 +154,27 @@ class Workdir:
         if plan.fingerprint != fingerprint:
             raise JournalError(f"plan {number} in {self.path} is not the one that the journal adopted")
         return plan
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """The machine's own errors in our words: a full disk, no permission. What is not there is not translated."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        place = quote(str(path.absolute().parent))
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        hint = f"df -h {place}; make room, then stateshift resume WORKDIR" if full else f"namei -l {place}"
+        raise StorageError(f"{path}: {error.strerror or error}", location=str(path), hint=hint) from error
+
+
+def _write_whole(descriptor: int, content: bytes) -> None:
+    """All of it: on a disk that fills, write(2) may take a part and say nothing."""
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
 
 
 def _sync_folder(path: Path) -> None:
