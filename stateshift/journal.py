@@ -322,21 +322,27 @@ class Lines(Protocol):
 
 
 class Journal:
-    """The journal of one run, held by one process, written by several threads."""
+    """The journal of one run, held by one process, written by several threads. Reading it changes nothing: a line
+    that was cut short is dropped just before the next one is written."""
 
     def __init__(self, lines: Lines) -> None:
         self._lines, self._lock = lines, threading.Lock()
         content = lines.read()
-        records, good = decode_records(content)
-        if good < len(content):
-            _expect_ours(content[good:])
-            lines.cut(good)
+        records, self._good = decode_records(content)
+        self._torn = self._good < len(content)
+        if self._torn:
+            _expect_ours(content[self._good :])
         self.progress = fold(iter(records))
 
     def append(self, record: Record) -> Progress:
         with self._lock:
-            progress = advance(self.progress, record)
-            self._lines.append(encode_record(record))
+            progress, line = advance(self.progress, record), encode_record(record)
+            if self._torn:
+                self._lines.cut(self._good)
+            self._torn = True  # if this one fails, a part of it may be there
+            self._lines.append(line)
+            self._torn = False
+            self._good += len(line)
             self.progress = progress
             return progress
 

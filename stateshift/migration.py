@@ -356,18 +356,18 @@ class _Run:
             return
         self._lock(job)
         halted = self._halt(job)
-        plan = self._adopted(job, "move") or self._adopt(self._fresh(job, halted))
+        plan = self._adopted(job, "move", "start") or self._adopt(self._fresh(job, halted))
         executor.execute(plan[0], plan[1], self.world, self.journal)
         self._let_go(job)
 
     def _done(self, job: JobSpec) -> bool:
         plans = [plan for plan in self.journal.progress.plans if plan.job == job.name]
-        return bool(plans) and plans[-1].purpose == "move" and plans[-1].finished_at is not None
+        return bool(plans) and plans[-1].purpose != "halt" and plans[-1].finished_at is not None
 
     def _halt(self, job: JobSpec) -> bool:
         """Carry out the halt plan, where there is one; whether there was."""
         adopted = self._adopted(job, "halt")
-        if adopted is None and self._adopted(job, "move") is None:
+        if adopted is None and self._adopted(job, "move", "start") is None:
             proposed = self._proposed(job)
             if proposed[0].purpose == "halt":
                 self._expect_fresh(job, proposed[0])
@@ -426,9 +426,9 @@ class _Run:
         if adopted is not None:
             executor.roll_back(adopted[0], adopted[1], self.world, self.journal)
 
-    def _adopted(self, job: JobSpec, purpose: str) -> tuple[int, Plan] | None:
+    def _adopted(self, job: JobSpec, *purposes: str) -> tuple[int, Plan] | None:
         for plan in self.journal.progress.plans:
-            if plan.job == job.name and plan.purpose == purpose:
+            if plan.job == job.name and plan.purpose in purposes:
                 return plan.plan, self.workdir.read_plan(plan.plan, plan.fingerprint)
         return None
 

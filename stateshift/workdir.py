@@ -15,11 +15,12 @@ import errno
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import IO, Any
 
 from stateshift.errors import JournalError, StorageError
 from stateshift.plan import Plan, decode_plan, encode_plan
@@ -30,29 +31,36 @@ class FileLines:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._named = False  # whether we have seen to it that the file's name is durable
 
     def read(self) -> bytes:
         with _telling(self._path):
             return self._path.read_bytes() if self._path.exists() else b""
 
     def append(self, line: bytes) -> None:
-        new = not self._path.exists()
-        with _telling(self._path), self._path.open("ab", buffering=0) as file:
-            size = file.tell()
+        with _telling(self._path):
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
-                _write_whole(file.fileno(), line)
-                os.fsync(file.fileno())
-            except OSError:
-                with suppress(OSError):  # a line cut short is tolerated at the end only: let none be written behind it
-                    file.truncate(size)
-                raise
-        if new:
-            _sync_folder(self._path.parent)
+                self._write(descriptor, line)
+                self._sync(descriptor)
+            finally:
+                os.close(descriptor)
+            if not self._named:
+                _sync_folder(self._path.parent)
+                self._named = True
 
     def cut(self, size: int) -> None:
         with _telling(self._path), self._path.open("r+b") as file:
             file.truncate(size)
             os.fsync(file.fileno())
+
+    def _write(self, descriptor: int, line: bytes) -> None:
+        rest = memoryview(line)
+        while rest:  # a disk that fills takes a part of it, and complains the next time
+            rest = rest[os.write(descriptor, rest) :]
+
+    def _sync(self, descriptor: int) -> None:
+        os.fsync(descriptor)
 
 
 class Workdir:
@@ -72,9 +80,13 @@ class Workdir:
         return self.path / "jobs"
 
     def create(self) -> None:
+        """Make the directory, so that a crash of the machine does not take it away with the journal in it."""
         with _telling(self.path):
+            new = [path for path in (self.path, *self.path.absolute().parents) if not path.exists()]
             (self.path / "plans").mkdir(parents=True, exist_ok=True)
             self.jobs.mkdir(exist_ok=True)
+            for path in (self.path, *(path.absolute().parent for path in new)):
+                _sync_folder(path)
 
     def require(self) -> None:
         """Refuse a place that is no workdir of ours."""
@@ -90,20 +102,21 @@ class Workdir:
         with _telling(self.path / "held"):
             file = (self.path / "held").open("a+")
         with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _locked(file):
                 file.seek(0)
                 process = file.read().strip().removeprefix("process ")
                 raise JournalError(
                     f"{self.path} is held by {f'process {process}' if process else 'another process'}",
                     hint=f"wait for it{f', or stop it (kill -INT {process})' if process else ''}; "
                     f"watch it with: stateshift status {quote(str(self.path))}",
-                ) from None
+                )
             with suppress(OSError):  # whom to ask is good to know, and no more than that
                 file.truncate(0)
                 file.write(f"process {os.getpid()}")
                 file.flush()
+            with suppress(OSError):
+                for left in (*self.path.glob(".*.tmp"), *self.path.glob("plans/.*.tmp")):
+                    left.unlink(missing_ok=True)  # what a killed process had not finished
             try:
                 yield
             finally:
@@ -156,6 +169,18 @@ class Workdir:
         return plan
 
 
+def _locked(file: IO[str]) -> bool:
+    """Take the lock. Somebody who only asks whether it is held has it, too, for a moment: so ask more than once."""
+    for attempt in range(10):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.005 * attempt)
+        else:
+            return True
+    return False
+
+
 @contextmanager
 def _telling(path: Path) -> Iterator[None]:
     """The machine's own errors in our words: a full disk, no permission. What is not there is not translated."""
@@ -168,13 +193,6 @@ def _telling(path: Path) -> Iterator[None]:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         hint = f"df -h {place}; make room, then stateshift resume WORKDIR" if full else f"namei -l {place}"
         raise StorageError(f"{path}: {error.strerror or error}", location=str(path), hint=hint) from error
-
-
-def _write_whole(descriptor: int, content: bytes) -> None:
-    """All of it: on a disk that fills, write(2) may take a part and say nothing."""
-    left = memoryview(content)
-    while left:
-        left = left[os.write(descriptor, left) :]
 
 
 def _sync_folder(path: Path) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from shlex import quote
 
-from stateshift.engines.spark.layout import SINK_LOG, under
+from stateshift.engines.spark.layout import SINK_LOG, deepest_above, under
 from stateshift.engines.spark.rewriting import covered, needed_embedded
 from stateshift.formats import uid
 from stateshift.spec import JobSpec, Spec
-from stateshift.survey import Facts, Finding, Image
+from stateshift.survey import EmbeddedPath, Facts, Finding, Image
 
 FRESH_SECONDS = 60.0
 
@@ -69,7 +69,7 @@ def kept_batch(job: JobSpec, image: Image) -> int | None:
 
 def _waived(finding: Finding, waived: tuple[str, ...]) -> Finding:
     if finding.level == "refuse" and finding.waive in waived:
-        return replace(finding, level="warn", message=f"{finding.message} (waived)")
+        return replace(finding, level="warn", message=f"{finding.message} (waived: {finding.waive})", hint=None)
     return finding
 
 
@@ -181,24 +181,25 @@ def _of_places(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     if job.target is None:
         return
     for survey in (facts.source, *facts.merges):
-        lost: dict[str, int] = {}
+        lost: dict[str, list[EmbeddedPath]] = {}
         for embedded in (e for group in needed_embedded(survey.images).values() for e in group):
             if embedded.role == "source" and not covered(embedded.path, places):
-                lost[embedded.path] = lost.get(embedded.path, 0) + embedded.count
-            elif embedded.role == "self" and not covered(embedded.path, ((survey.location, ""),)):
+                lost.setdefault(embedded.file.rpartition("/")[0], []).append(embedded)
+            elif embedded.role == "self" and not covered(embedded.path, ((survey.location, ""), (job.source, ""))):
                 yield Finding(
                     "refuse",
                     f"{embedded.file} names {embedded.path}, which is not in {survey.location}: it cannot be rewritten",
                     hint="this checkpoint was copied by hand before; move it from where it was made",
                     path=embedded.file,
                 )
-        for path, count in sorted(lost.items()):
+        for log, found in sorted(lost.items()):
+            place = deepest_above(e.path for e in found)
             yield Finding(
                 "refuse",
-                f"the source log names {count} files under {path}: if the job finds them elsewhere afterwards, it "
-                "reads every one of them again",
+                f"{log} names {sum(e.count for e in found)} files under {place}: if the job finds them elsewhere "
+                "afterwards, it reads every one of them again",
                 waive="paths-stay",
-                hint=f'add to the job "data": [{{"source": "{path}", "target": "…"}}], or, where the job goes on '
+                hint=f'add to the job "data": [{{"source": "{place}", "target": "…"}}], or, where the job goes on '
                 'reading there, "waive": ["paths-stay"]',
             )
 
@@ -237,6 +238,8 @@ def _of_data(job: JobSpec, facts: Facts) -> Iterator[Finding]:
 
 
 def _of_batches(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    if facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued"):
+        return  # a running job has always planned its next batch
     for survey in (facts.source, *facts.merges):
         for image in survey.images:
             if image.epoch is None or image.planned is None or image.planned <= image.epoch:

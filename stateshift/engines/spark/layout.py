@@ -12,6 +12,9 @@ State for batch N has version N+1. Spark reads the offsets of the batch before t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import takewhile
+
 METADATA = "metadata"
 SINK_LOG = "_spark_metadata"
 ENGINE = "spark"
@@ -20,6 +23,14 @@ ENGINE = "spark"
 def under(prefix: str, path: str) -> str:
     """`path` inside an image that lies at `prefix` below its location."""
     return f"{prefix}/{path}" if prefix else path
+
+
+def deepest_above(places: Iterable[str]) -> str:
+    """The deepest place that is, or lies above, all of these locations of one file system."""
+    names = [place.split("/") for place in places]
+    shared = [step[0] for step in takewhile(lambda step: len(set(step)) == 1, zip(*names, strict=False))]
+    above = "/".join(shared)
+    return above + "/" if above.endswith("//") else above
 
 
 def offset_path(batch: int) -> str:
