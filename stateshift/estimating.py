@@ -54,4 +54,4 @@ def estimated(plan: Plan, facts: Facts) -> Estimate:
         + (f", {START_SECONDS:.0f} s assumed for the job's start" if starting else "")
     )
     total = round(seconds + starting + stopping, 2)
-    return Estimate(total, total, basis)
+    return Estimate(total, 0.0 if plan.purpose == "start" else total, basis)

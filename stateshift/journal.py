@@ -322,22 +322,41 @@ class Lines(Protocol):
 
 
 class Journal:
-    """The journal of one run, held by one process, written by several threads."""
+    """The journal of one run, held by one process, written by several threads. Reading it changes nothing: a line
+    that was cut short is dropped just before the next one is written."""
 
     def __init__(self, lines: Lines) -> None:
         self._lines, self._lock = lines, threading.Lock()
         content = lines.read()
-        records, good = decode_records(content)
-        if good < len(content):
-            lines.cut(good)
+        records, self._good = decode_records(content)
+        self._torn = self._good < len(content)
+        if self._torn:
+            _expect_ours(content[self._good :])
         self.progress = fold(iter(records))
 
     def append(self, record: Record) -> Progress:
         with self._lock:
-            progress = advance(self.progress, record)
-            self._lines.append(encode_record(record))
+            progress, line = advance(self.progress, record), encode_record(record)
+            if self._torn:
+                self._lines.cut(self._good)
+            self._torn = True  # if this one fails, a part of it may be there
+            self._lines.append(line)
+            self._torn = False
+            self._good += len(line)
             self.progress = progress
             return progress
+
+
+def _expect_ours(tail: bytes) -> None:
+    """What a kill, or a crash of the machine, leaves behind the last whole line begins as a line of ours does, or is
+    zeros. Anything else is somebody else's file, which is not ours to cut."""
+    head, _, text = tail[:10].partition(b" ")
+    ours = len(head) <= 8 and all(c in b"0123456789abcdef" for c in head) and text[:1] in (b"", b"{")
+    if not ours and tail.strip(b"\0\n"):
+        raise JournalError(
+            "the journal does not end as one that stateshift wrote",
+            hint="nothing was changed; look at the end of the workdir's `journal`, and restore it from a copy",
+        )
 
 
 def _decode_line(line: bytes) -> Record | None:

@@ -11,15 +11,18 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from shlex import quote
+from typing import IO, Any
 
-from stateshift.errors import JournalError
+from stateshift.errors import JournalError, StorageError
 from stateshift.plan import Plan, decode_plan, encode_plan
 
 
@@ -28,22 +31,36 @@ class FileLines:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._named = False  # whether we have seen to it that the file's name is durable
 
     def read(self) -> bytes:
-        return self._path.read_bytes() if self._path.exists() else b""
+        with _telling(self._path):
+            return self._path.read_bytes() if self._path.exists() else b""
 
     def append(self, line: bytes) -> None:
-        new = not self._path.exists()
-        with self._path.open("ab", buffering=0) as file:
-            file.write(line)
-            os.fsync(file.fileno())
-        if new:
-            _sync_folder(self._path.parent)
+        with _telling(self._path):
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                self._write(descriptor, line)
+                self._sync(descriptor)
+            finally:
+                os.close(descriptor)
+            if not self._named:
+                _sync_folder(self._path.parent)
+                self._named = True
 
     def cut(self, size: int) -> None:
-        with self._path.open("r+b") as file:
+        with _telling(self._path), self._path.open("r+b") as file:
             file.truncate(size)
             os.fsync(file.fileno())
+
+    def _write(self, descriptor: int, line: bytes) -> None:
+        rest = memoryview(line)
+        while rest:  # a disk that fills takes a part of it, and complains the next time
+            rest = rest[os.write(descriptor, rest) :]
+
+    def _sync(self, descriptor: int) -> None:
+        os.fsync(descriptor)
 
 
 class Workdir:
@@ -63,8 +80,13 @@ class Workdir:
         return self.path / "jobs"
 
     def create(self) -> None:
-        (self.path / "plans").mkdir(parents=True, exist_ok=True)
-        self.jobs.mkdir(exist_ok=True)
+        """Make the directory, so that a crash of the machine does not take it away with the journal in it."""
+        with _telling(self.path):
+            new = [path for path in (self.path, *self.path.absolute().parents) if not path.exists()]
+            (self.path / "plans").mkdir(parents=True, exist_ok=True)
+            self.jobs.mkdir(exist_ok=True)
+            for path in (self.path, *(path.absolute().parent for path in new)):
+                _sync_folder(path)
 
     def require(self) -> None:
         """Refuse a place that is no workdir of ours."""
@@ -77,24 +99,29 @@ class Workdir:
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Be the only process that works on this run. The kernel lets go for us when we are killed."""
-        with (self.path / "held").open("a+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+        with _telling(self.path / "held"):
+            file = (self.path / "held").open("a+")
+        with file:
+            if not _locked(file):
                 file.seek(0)
-                who = file.read().strip() or "another process"
+                process = file.read().strip().removeprefix("process ")
                 raise JournalError(
-                    f"{self.path} is held by {who}",
-                    hint=f"wait for it, or stop it (kill -INT {who.removeprefix('process ')}); "
-                    f"watch it with: stateshift status {self.path}",
-                ) from None
-            file.truncate(0)
-            file.write(f"process {os.getpid()}")
-            file.flush()
+                    f"{self.path} is held by {f'process {process}' if process else 'another process'}",
+                    hint=f"wait for it{f', or stop it (kill -INT {process})' if process else ''}; "
+                    f"watch it with: stateshift status {quote(str(self.path))}",
+                )
+            with suppress(OSError):  # whom to ask is good to know, and no more than that
+                file.truncate(0)
+                file.write(f"process {os.getpid()}")
+                file.flush()
+            with suppress(OSError):
+                for left in (*self.path.glob(".*.tmp"), *self.path.glob("plans/.*.tmp")):
+                    left.unlink(missing_ok=True)  # what a killed process had not finished
             try:
                 yield
             finally:
-                file.truncate(0)
+                with suppress(OSError):
+                    file.truncate(0)
 
     @property
     def held(self) -> bool:
@@ -112,19 +139,21 @@ class Workdir:
     def write(self, name: str, value: Any) -> None:
         """Write a JSON file whole and durably."""
         path = self.path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.tmp")
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1, ensure_ascii=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with _telling(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("w", encoding="utf-8", errors="surrogatepass") as file:
+                json.dump(value, file, indent=1, ensure_ascii=False)
+                file.write("\n")
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
         _sync_folder(path.parent)
 
     def read(self, name: str) -> Any:
         try:
-            return json.loads((self.path / name).read_text(encoding="utf-8"))
+            with _telling(self.path / name):
+                return json.loads((self.path / name).read_text(encoding="utf-8", errors="surrogatepass"))
         except FileNotFoundError:
             raise JournalError(f"{self.path / name} is missing", hint="restore it from a copy") from None
         except ValueError as error:
@@ -138,6 +167,32 @@ class Workdir:
         if plan.fingerprint != fingerprint:
             raise JournalError(f"plan {number} in {self.path} is not the one that the journal adopted")
         return plan
+
+
+def _locked(file: IO[str]) -> bool:
+    """Take the lock. Somebody who only asks whether it is held has it, too, for a moment: so ask more than once."""
+    for attempt in range(10):
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.005 * attempt)
+        else:
+            return True
+    return False
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """The machine's own errors in our words: a full disk, no permission. What is not there is not translated."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        place = quote(str(path.absolute().parent))
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        hint = f"df -h {place}; make room, then stateshift resume WORKDIR" if full else f"namei -l {place}"
+        raise StorageError(f"{path}: {error.strerror or error}", location=str(path), hint=hint) from error
 
 
 def _sync_folder(path: Path) -> None:

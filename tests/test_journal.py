@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stateshift.errors import JournalError
+from stateshift.errors import JournalError, StorageError
 from stateshift.journal import (
     Journal,
     PlanAdopted,
@@ -74,7 +74,37 @@ def test_a_journal_cut_at_any_byte_is_the_fold_of_its_whole_lines() -> None:
         journal = Journal(kept)
         whole = content[:size].count(b"\n")
         assert journal.progress == fold(iter(WHOLE[:whole])), f"cut at byte {size}"
-        assert kept.content == lines(WHOLE[:whole]), "the torn line is dropped before the next is written"
+        assert kept.content == content[:size], "reading a journal changes nothing: another may be writing it"
+
+
+def test_a_torn_line_is_dropped_before_the_next_is_written() -> None:
+    kept = KeptLines(lines(WHOLE[:3]) + encode_record(WHOLE[3])[:-1])
+    Journal(kept).append(WHOLE[3])
+    assert kept.content == lines(WHOLE[:4])
+
+
+class FillingLines(KeptLines):
+    """A disk that is full when it is half-way through a line, until somebody makes room."""
+
+    full = False
+
+    def append(self, line: bytes) -> None:
+        if self.full:
+            super().append(line[: len(line) // 2])
+            raise StorageError("no space left")
+        super().append(line)
+
+
+def test_a_line_that_a_full_disk_cut_short_does_not_damage_the_next() -> None:
+    kept = FillingLines(lines(WHOLE[:2]))
+    journal = Journal(kept)
+    kept.full = True
+    with pytest.raises(StorageError):
+        journal.append(WHOLE[2])
+    assert journal.progress == fold(iter(WHOLE[:2])), "what is not on disk did not happen"
+    kept.full = False
+    journal.append(WHOLE[2])
+    assert kept.content == lines(WHOLE[:3])
 
 
 def test_a_damaged_record_in_the_middle_is_refused_and_named() -> None:

@@ -56,6 +56,7 @@ def surveyed_image(reading: Reading, files: tuple[FileInfo, ...], thorough: bool
     if not found.metadata and (found.offsets or found.commits):
         reading.refuse(f"{reading.path(layout.METADATA)} is missing: Spark 4.2 and later refuse to start, earlier ones "
                        "take it for another query", layout.METADATA)  # fmt: skip
+    _warn_of_holes(reading, found)
     settings, lines = _offsets(reading, found, epoch, planned)
     unique = _commit(reading, epoch)
     operators = _operators(reading, found, settings)
@@ -163,6 +164,15 @@ def _offsets(
     if entry is None:
         return {}, ()
     return dict(entry.conf), entry.offsets
+
+
+def _warn_of_holes(reading: Reading, found: Found) -> None:
+    """Old offsets may be tidied away from the front only. A hole that a restart does not read is left behind by a move;
+    where the job stays, Spark may refuse to start (SPARK-38033)."""
+    hole = next((b for b in sorted(found.offsets) if b + 1 not in found.offsets), None)
+    if hole is not None and hole + 2 < max(found.offsets):
+        path = layout.offset_path(hole + 1)
+        reading.warn(f"{reading.path(path)} is missing from between others: Spark may refuse to start here", path)
 
 
 def _commit(reading: Reading, epoch: int | None) -> Uuids:
@@ -277,7 +287,9 @@ def _lineage(reading: Reading, path: str) -> tuple[tuple[int, str], ...]:
         return state_files.decode_changelog(reading.chunks(path))[0].lineage
     except FormatError as error:
         reading.refuse(f"{reading.path(path)} is damaged: {error.fact}", path, error.offset or 0)
-        return ()
+    except MissingFile:
+        reading.vanished(path)
+    return ()
 
 
 def _restartable(
