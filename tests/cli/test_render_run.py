@@ -16,7 +16,7 @@ PHASES = (
     PhaseReport("confirm", 8.0, 4.0, 1, 1, 0, 0),
 )
 JOB = JobReport("orders", "finished", PHASES, 3000, 3 << 20, 11.5, "halt", False, (), ())
-REPORT = Report("r1", "finished", 12.0, 11.5, PHASES, (JOB,), None)
+REPORT = Report("r1", "finished", 12.0, 11.5, PHASES, (JOB,), (), None)
 
 
 def test_a_report_shows_when_each_phase_was_at_work_and_how_long_the_job_was_down() -> None:
@@ -35,8 +35,10 @@ def test_a_report_shows_when_each_phase_was_at_work_and_how_long_the_job_was_dow
 
 def test_what_a_rollback_had_to_leave_and_what_is_worth_a_note_is_shown() -> None:
     job = replace(JOB, state="rolled-back", left=("x was changed since: left",), notes=("no batch yet",))
-    shown = plain_text(render_run.report(replace(REPORT, state="rolled-back", jobs=(job,)), "w"))
-    assert "left: x was changed since: left" in shown and "note: no batch yet" in shown and "undone" in shown
+    back = replace(REPORT, state="rolled-back", jobs=(job,), left=("y: 2 files that this run did not write",))
+    shown = plain_text(render_run.report(back, "w"))
+    assert "left: x was changed since: left" in shown and "left: y: 2 files" in shown
+    assert "note: no batch yet" in shown and "undone" in shown
 
 
 def test_a_failure_says_why_where_and_how_to_go_on() -> None:
@@ -56,7 +58,8 @@ def test_a_run_that_nobody_works_on_is_interrupted_and_one_at_work_is_running() 
 
 
 def test_runs_are_a_line_each_also_when_one_is_damaged() -> None:
-    lines = plain_text(render_run.runs([Listed("a", REPORT, False), Listed("b", None, False, "torn")], ".")).splitlines()
+    found = [Listed("a", REPORT, False), Listed("b", None, False, "torn")]
+    lines = plain_text(render_run.runs(found, ".")).splitlines()
     assert [line.split()[0] for line in lines] == ["workdir", "a", "b"]
     assert "finished" in lines[1] and "damaged" in lines[2] and "torn" in lines[2]
     assert plain_text(render_run.runs([], "dir")) == "no runs below dir\n"
