@@ -330,6 +330,8 @@ class Journal:
         content = lines.read()
         records, self._good = decode_records(content)
         self._torn = self._good < len(content)
+        if self._torn:
+            _expect_ours(content[self._good :])
         self.progress = fold(iter(records))
 
     def append(self, record: Record) -> Progress:
@@ -343,6 +345,18 @@ class Journal:
             self._good += len(line)
             self.progress = progress
             return progress
+
+
+def _expect_ours(tail: bytes) -> None:
+    """What a kill, or a crash of the machine, leaves behind the last whole line begins as a line of ours does, or is
+    zeros. Anything else is somebody else's file, which is not ours to cut."""
+    head, _, text = tail[:10].partition(b" ")
+    ours = len(head) <= 8 and all(c in b"0123456789abcdef" for c in head) and text[:1] in (b"", b"{")
+    if not ours and tail.strip(b"\0\n"):
+        raise JournalError(
+            "the journal does not end as one that stateshift wrote",
+            hint="nothing was changed; look at the end of the workdir's `journal`, and restore it from a copy",
+        )
 
 
 def _decode_line(line: bytes) -> Record | None:

@@ -6,6 +6,7 @@ It outlives the process: a run that was killed still owns its half-written targe
 from __future__ import annotations
 
 import json
+from shlex import quote
 
 from stateshift.errors import AlreadyThere, JournalError
 from stateshift.formats.marks import LOCK_SUFFIX
@@ -22,12 +23,16 @@ def take(parent: Storage, name: str, run: str, workdir: str, host: str) -> None:
         holder = _holder(parent, path)
         if holder.get("run") == run:
             return
-        where = holder.get("workdir", "?")
+        here = parent.location.rstrip("/")
+        where, by_hand = holder.get("workdir"), f"look at the target first, then remove {here}/{path}"
+        if where is None:
+            raise JournalError(f"the target {here}/{name} is held, and its lock does not say by whom",
+                               hint=by_hand) from error  # fmt: skip
         raise JournalError(
-            f"the target {parent.location}/{name} is held by run {holder.get('run', '?')}"
-            f" (workdir {where} on {holder.get('host', '?')})",
-            hint=f"stateshift resume {where}, or stateshift rollback {where}; if that workdir is lost, look at the "
-            f"target first, then remove {parent.location}/{path}",
+            f"the target {here}/{name} is held by run {holder.get('run', '?')} (workdir {where} on "
+            f"{holder.get('host', '?')})",
+            hint=f"stateshift resume {quote(where)}, or stateshift rollback {quote(where)}; if that workdir is lost, "
+            + by_hand,
         ) from error
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any
 
 from stateshift.engines.registry import ENGINES
 from stateshift.engines.spark import decoding, deep
+from stateshift.engines.spark.findings import taking_back
 from stateshift.engines.spark.rows import RowSchema
 from stateshift.errors import FormatError, MissingFile, StorageError
 from stateshift.storage import locations
@@ -64,7 +66,7 @@ def inspect(location: str, opening: Callable[[str], Storage] = open_storage) -> 
         if survey.images:
             return Look(survey)
     if survey.kind == "empty":
-        raise MissingFile(f"nothing is at {location}", location=location, hint="check the path; list its parent")
+        raise MissingFile(f"nothing is at {location}", location=location, hint=_above(location))
     return Look(survey)
 
 
@@ -76,13 +78,13 @@ def restartable(
     survey = next((s for s in (e.survey(storage, True) for e in ENGINES.values()) if s.images), None)
     if survey is None:
         found = Finding("refuse", f"{location} holds no checkpoint that a job could restart from",
-                        hint=f"stateshift inspect {location}")  # fmt: skip
+                        hint=f"stateshift inspect {quote(location)}")  # fmt: skip
         return Judgement(False, None, (), (found,))
     findings = [*survey.findings, *(finding for image in survey.images for finding in image.findings)]
     for image in survey.images:
         if image.fence is not None:
-            findings.append(Finding("warn", f"{image.path or location} is fenced by run {image.fence}: a job that "
-                                    "starts here fails", hint="stateshift rollback WORKDIR of that run"))  # fmt: skip
+            findings.append(Finding("refuse", f"{image.path or location} is fenced by run {image.fence}: a job that "
+                                    "starts here fails", hint=taking_back(image.fence)))  # fmt: skip
         if image.epoch is None:
             findings.append(Finding("refuse", f"{image.path or location} has not committed a batch"))
         if thorough:
@@ -116,6 +118,11 @@ def entries(
 def _epochs(images: tuple[Image, ...]) -> tuple[int, ...]:
     """The epochs of a single query; a workflow has none in common."""
     return images[0].epochs if len(images) == 1 else ()
+
+
+def _above(location: str) -> str:
+    """Where to look for what is not here."""
+    return f"check the path: stateshift inspect {quote(locations.parent(locations.normal(location, os.getcwd())))}"
 
 
 def _single(location: str, opening: Callable[[str], Storage]) -> tuple[Storage, str] | None:

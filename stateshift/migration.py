@@ -12,20 +12,23 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from shlex import quote
 from typing import Any
 
 from stateshift import __version__, executor, lock, plain
 from stateshift.clusters.opening import check_submit, open_cluster
 from stateshift.clusters.protocol import Cluster, StopRequest
 from stateshift.engines.registry import all_entries, all_transforms, engine
-from stateshift.errors import Interrupted, PlanError, StalePlan, StateshiftError
+from stateshift.errors import Interrupted, JournalError, PlanError, SpecError, StalePlan, StateshiftError, StorageError
 from stateshift.estimating import estimated, probe
 from stateshift.journal import (
     Journal,
     LockReleased,
     LockTaken,
     PlanAdopted,
+    PlanProgress,
     Progress,
     RollbackStarted,
     RunFailed,
@@ -113,18 +116,22 @@ def encode_proposal(proposal: Proposal) -> dict[str, Any]:
     }
 
 
-def decode_proposal(value: dict[str, Any]) -> Proposal:
+def decode_proposal(value: Any) -> Proposal:
     """A saved plan, read back; one that another version made or somebody changed is refused."""
-    if value.get("stateshift_plan") != PLAN_VERSION or "plans" not in value:
+    if not isinstance(value, dict) or "stateshift_plan" not in value:
+        raise PlanError("not a saved plan", hint="make one: stateshift plan SPEC -o FILE")
+    if value["stateshift_plan"] != PLAN_VERSION:
         raise PlanError(
             f"the plan was made by another version of stateshift ({value.get('stateshift', 'unknown')}; "
             f"this is {__version__})",
             hint="make it again: stateshift plan SPEC -o FILE",
         )
-    proposal = Proposal(
-        parse_spec(plain.canonical(value["spec"])), tuple(decode_plan(plan) for plan in value["plans"])
-    )
-    if proposal.fingerprint != value.get("fingerprint"):
+    try:
+        spec, plans = parse_spec(plain.canonical(value.get("spec"))), value.get("plans")
+        proposal = Proposal(spec, tuple(decode_plan(plan) for plan in list(plans or ())))
+    except (SpecError, TypeError):
+        proposal = None
+    if proposal is None or proposal.fingerprint != value.get("fingerprint"):
         raise PlanError(
             "the saved plan does not match its fingerprint: it was changed by hand or damaged",
             hint="make it again: stateshift plan SPEC -o FILE",
@@ -215,6 +222,12 @@ def apply(proposal: Proposal, run: str, workdir: Workdir, doors: Doors, only: st
     jobs = jobs_of(proposal.spec, only)
     workdir.create()
     with workdir.hold():
+        if workdir.exists:
+            where = quote(str(workdir.path))
+            raise JournalError(
+                f"{workdir.path} is the workdir of another run",
+                hint=f"stateshift status {where} tells of it; stateshift apply --workdir takes another place",
+            )
         plain_spec = to_plain_spec(proposal.spec)
         workdir.write("spec.json", plain_spec)
         workdir.write("proposal.json", encode_proposal(proposal))
@@ -237,7 +250,7 @@ def resume(workdir: Workdir, doors: Doors) -> Report:
             case "new":
                 raise PlanError(
                     f"{workdir.path} was begun and nothing was done in it",
-                    hint=f"remove it, and apply the spec again: stateshift apply {workdir.path / 'spec.json'}",
+                    hint=f"begin again: stateshift apply {quote(str(workdir.path / 'spec.json'))}",
                 )
             case _:
                 journal.append(RunResumed(doors.clock.now()))
@@ -252,7 +265,7 @@ def rollback(workdir: Workdir, doors: Doors, discard_progress: bool = False) -> 
         if journal.progress.state in ("rolled-back", "new"):
             return summarize(journal.progress)
         run = _Run.of(journal, workdir, doors)
-        if not discard_progress and journal.progress.state == "finished":
+        if not discard_progress and journal.progress.state != "rolling-back":
             run.refuse_to_lose_progress()
         if journal.progress.state != "rolling-back":
             journal.append(RollbackStarted(doors.clock.now()))
@@ -283,8 +296,7 @@ def verify(workdir: Workdir, doors: Doors) -> Verdict:
     the job's to change: then only what guards the source and the job itself is asked."""
     workdir.require()
     progress = progress_of(workdir)  # never a Journal: opening one would cut the line that a live run is writing
-    proposal = decode_proposal(workdir.read("proposal.json"))
-    world = world_of(proposal.spec, progress.run, workdir, doors)
+    world = world_of(proposal_of(workdir).spec, progress.run, workdir, doors)
     broken: list[executor.Broken] = []
     notes: list[str] = []
     for adopted in progress.plans:
@@ -295,6 +307,19 @@ def verify(workdir: Workdir, doors: Doors) -> Verdict:
         kinds = ("FenceSource", "SubmitJob") if gone_on else ()
         broken += executor.ask(adopted.plan, plan, adopted, world, kinds)
     return Verdict(tuple(broken), tuple(notes))
+
+
+def proposal_of(workdir: Workdir) -> Proposal:
+    """What a run carries out. Its plans speak the language of the version that made them."""
+    value = workdir.read("proposal.json")
+    made_by = value.get("stateshift") if isinstance(value, dict) else None
+    try:
+        return decode_proposal(value)
+    except PlanError as error:
+        same = made_by in (None, __version__)
+        again = "restore it from a copy" if same else f"pip install stateshift=={made_by}, then the same command again"
+        where = f"{workdir.path / 'proposal.json'}: {error.fact}"
+        raise JournalError(where, hint=again) from error
 
 
 class _Run:
@@ -308,7 +333,7 @@ class _Run:
 
     @classmethod
     def of(cls, journal: Journal, workdir: Workdir, doors: Doors) -> _Run:
-        return cls(decode_proposal(workdir.read("proposal.json")), journal, workdir, doors)
+        return cls(proposal_of(workdir), journal, workdir, doors)
 
     # -- forward
 
@@ -321,6 +346,7 @@ class _Run:
             self.journal.append(RunFinished(self.doors.clock.now()))
         except StateshiftError as error:
             self._fail(error)
+            self._let_go_of_untouched()
             raise
         return self._report()
 
@@ -330,18 +356,18 @@ class _Run:
             return
         self._lock(job)
         halted = self._halt(job)
-        plan = self._adopted(job, "move") or self._adopt(self._fresh(job, halted))
+        plan = self._adopted(job, "move", "start") or self._adopt(self._fresh(job, halted))
         executor.execute(plan[0], plan[1], self.world, self.journal)
         self._let_go(job)
 
     def _done(self, job: JobSpec) -> bool:
         plans = [plan for plan in self.journal.progress.plans if plan.job == job.name]
-        return bool(plans) and plans[-1].purpose == "move" and plans[-1].finished_at is not None
+        return bool(plans) and plans[-1].purpose != "halt" and plans[-1].finished_at is not None
 
     def _halt(self, job: JobSpec) -> bool:
         """Carry out the halt plan, where there is one; whether there was."""
         adopted = self._adopted(job, "halt")
-        if adopted is None and self._adopted(job, "move") is None:
+        if adopted is None and self._adopted(job, "move", "start") is None:
             proposed = self._proposed(job)
             if proposed[0].purpose == "halt":
                 self._expect_fresh(job, proposed[0])
@@ -371,6 +397,16 @@ class _Run:
         _refuse(made)
         return made[-1]
 
+    def _let_go_of_untouched(self) -> None:
+        """A target on which nothing was begun, or where everything was taken back, need not stay locked."""
+        for name in self.journal.progress.jobs:
+            job = self.spec.job(name)
+            plans = [plan for plan in self.journal.progress.plans if plan.job == name]
+            touched = any(step.state != "undone" for plan in plans for step in plan.steps.values())
+            if job is not None and not touched:
+                with suppress(StateshiftError):  # the failure that was told counts, and a resume finds its own lock
+                    self._let_go(job)
+
     def _expect_fresh(self, job: JobSpec, proposed: Plan) -> None:
         facts = gather(self.spec, job, self.doors, self.workdir)
         if engine(self.spec.engine).identity(facts) != proposed.facts:
@@ -390,9 +426,9 @@ class _Run:
         if adopted is not None:
             executor.roll_back(adopted[0], adopted[1], self.world, self.journal)
 
-    def _adopted(self, job: JobSpec, purpose: str) -> tuple[int, Plan] | None:
+    def _adopted(self, job: JobSpec, *purposes: str) -> tuple[int, Plan] | None:
         for plan in self.journal.progress.plans:
-            if plan.job == job.name and plan.purpose == purpose:
+            if plan.job == job.name and plan.purpose in purposes:
                 return plan.plan, self.workdir.read_plan(plan.plan, plan.fingerprint)
         return None
 
@@ -415,8 +451,8 @@ class _Run:
             left: list[str] = []
             for adopted in reversed(self.journal.progress.plans):
                 plan = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
-                if not adopted.undone:
-                    executor.roll_back(adopted.plan, plan, self.world, self.journal)
+                # Also one that was taken back before: it may have been carried out again since.
+                executor.roll_back(adopted.plan, plan, self.world, self.journal)
             for name in self.journal.progress.jobs:
                 job = self.spec.job(name)
                 assert job is not None, "the journal names a job that its own spec has not"
@@ -442,14 +478,27 @@ class _Run:
         return left
 
     def refuse_to_lose_progress(self) -> None:
-        """A finished run whose job has committed since: taking it back throws those batches away."""
+        """A run whose job has committed since, whoever started it: taking it back throws those batches away."""
         for adopted in self.journal.progress.plans:
             confirmed = [s for s in adopted.steps.values() if s.phase == "confirm" and s.state == "finished"]
-            if any(s.evidence and s.evidence.get("committed") for s in confirmed):
+            if any(s.evidence and s.evidence.get("committed") for s in confirmed) or self._gone_on(adopted):
                 raise PlanError(
                     f"{adopted.job} has committed batches on the target since; a rollback would throw them away",
-                    hint=f"if that is what you want: stateshift rollback {self.workdir.path} --discard-progress",
+                    hint="if that is what you want: stateshift rollback "
+                    f"{quote(str(self.workdir.path))} --discard-progress",
                 )
+
+    def _gone_on(self, adopted: PlanProgress) -> bool:
+        """Whether the target's image has a later epoch than the one that was brought there."""
+        plan = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
+        if plan.purpose != "move" or plan.target == plan.source or not adopted.steps:
+            return False
+        survey = engine(plan.engine).survey
+        there = {image.path: image.epoch for image in survey(self.world.storage(plan.target)).images}
+        here: dict[str, int | None] = {"": plan.epoch}
+        if plan.epoch is None and any(epoch is not None for epoch in there.values()):  # a workflow
+            here = {image.path: image.epoch for image in survey(self.world.storage(plan.source)).images}
+        return any((there.get(path) or 0) > epoch for path, epoch in here.items() if epoch is not None)
 
     # -- both
 
@@ -468,17 +517,20 @@ class _Run:
             self.journal.append(LockReleased(self.doors.clock.now(), location))
 
     def _fail(self, error: StateshiftError) -> None:
-        resume_it = f"stateshift resume {self.workdir.path}"
+        where = quote(str(self.workdir.path))
         if isinstance(error, Interrupted):
-            error.hint = resume_it
+            error.hint = f"stateshift resume {where}"
         elif error.hint is not None:
-            error.hint = error.hint.replace("WORKDIR", str(self.workdir.path))
+            error.hint = error.hint.replace("WORKDIR", where)
         step = error.where.get("step")
         kind = type(error).__name__
-        self.journal.append(
-            RunFailed(self.doors.clock.now(), kind, error.fact, error.hint, error.exit_code, step)
-        )
-        self._report()
+        # Where the workdir's own disk is full, the failure cannot be written down: it is raised all the same, and a
+        # journal that ends in the middle of a run can be resumed.
+        with suppress(StorageError):
+            self.journal.append(
+                RunFailed(self.doors.clock.now(), kind, error.fact, error.hint, error.exit_code, step)
+            )
+            self._report()
 
     def _report(self) -> Report:
         report = summarize(self.journal.progress)

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -18,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shlex import quote
 from typing import IO, Any
 
 from stateshift.errors import JournalError, StorageError
@@ -32,7 +34,8 @@ class FileLines:
         self._named = False  # whether we have seen to it that the file's name is durable
 
     def read(self) -> bytes:
-        return self._path.read_bytes() if self._path.exists() else b""
+        with _telling(self._path):
+            return self._path.read_bytes() if self._path.exists() else b""
 
     def append(self, line: bytes) -> None:
         with _telling(self._path):
@@ -96,24 +99,29 @@ class Workdir:
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Be the only process that works on this run. The kernel lets go for us when we are killed."""
-        with (self.path / "held").open("a+") as file:
+        with _telling(self.path / "held"):
+            file = (self.path / "held").open("a+")
+        with file:
             if not _locked(file):
                 file.seek(0)
-                who = file.read().strip() or "another process"
+                process = file.read().strip().removeprefix("process ")
                 raise JournalError(
-                    f"{self.path} is held by {who}",
-                    hint=f"wait for it, or stop it (kill -INT {who.removeprefix('process ')}); "
-                    f"watch it with: stateshift status {self.path}",
+                    f"{self.path} is held by {f'process {process}' if process else 'another process'}",
+                    hint=f"wait for it{f', or stop it (kill -INT {process})' if process else ''}; "
+                    f"watch it with: stateshift status {quote(str(self.path))}",
                 )
-            file.truncate(0)
-            file.write(f"process {os.getpid()}")
-            file.flush()
-            for left in (*self.path.glob(".*.tmp"), *self.path.glob("plans/.*.tmp")):
-                left.unlink(missing_ok=True)  # what a killed process had not finished
+            with suppress(OSError):  # whom to ask is good to know, and no more than that
+                file.truncate(0)
+                file.write(f"process {os.getpid()}")
+                file.flush()
+            with suppress(OSError):
+                for left in (*self.path.glob(".*.tmp"), *self.path.glob("plans/.*.tmp")):
+                    left.unlink(missing_ok=True)  # what a killed process had not finished
             try:
                 yield
             finally:
-                file.truncate(0)
+                with suppress(OSError):
+                    file.truncate(0)
 
     @property
     def held(self) -> bool:
@@ -134,17 +142,18 @@ class Workdir:
         temporary = path.with_name(f".{path.name}.tmp")
         with _telling(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("w", encoding="utf-8") as file:
+            with temporary.open("w", encoding="utf-8", errors="surrogatepass") as file:
                 json.dump(value, file, indent=1, ensure_ascii=False)
                 file.write("\n")
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-            _sync_folder(path.parent)
+        _sync_folder(path.parent)
 
     def read(self, name: str) -> Any:
         try:
-            return json.loads((self.path / name).read_text(encoding="utf-8"))
+            with _telling(self.path / name):
+                return json.loads((self.path / name).read_text(encoding="utf-8", errors="surrogatepass"))
         except FileNotFoundError:
             raise JournalError(f"{self.path / name} is missing", hint="restore it from a copy") from None
         except ValueError as error:
@@ -174,15 +183,16 @@ def _locked(file: IO[str]) -> bool:
 
 @contextmanager
 def _telling(path: Path) -> Iterator[None]:
-    """A disk that is full or may not be written to, told as an error of ours."""
+    """The machine's own errors in our words: a full disk, no permission. What is not there is not translated."""
     try:
         yield
+    except FileNotFoundError:
+        raise
     except OSError as error:
-        raise StorageError(
-            f"cannot write {path}: {error.strerror or error}",
-            location=str(path.parent),
-            hint="make room or give permission there; what was done is written down, and can be resumed",
-        ) from error
+        place = quote(str(path.absolute().parent))
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        hint = f"df -h {place}; make room, then stateshift resume WORKDIR" if full else f"namei -l {place}"
+        raise StorageError(f"{path}: {error.strerror or error}", location=str(path), hint=hint) from error
 
 
 def _sync_folder(path: Path) -> None:

@@ -63,6 +63,14 @@ def joined(spark: SparkSession, source: DataFrame) -> DataFrame:
     return left.join(right, near, "leftOuter")
 
 
+def evicting(spark: SparkSession, source: DataFrame) -> DataFrame:
+    """A join whose state shrinks: deletes, and lists that lose items."""
+    left = source.filter("id % 2 = 0").withWatermark("at", "20 seconds").alias("l")
+    right = source.filter("id % 2 = 1").withWatermark("at", "20 seconds").alias("r")
+    near = f.expr("l.word = r.word AND r.at BETWEEN l.at AND l.at + INTERVAL 30 SECONDS")
+    return left.join(right, near, "leftOuter")
+
+
 def copied(spark: SparkSession, source: DataFrame) -> DataFrame:
     return source.select("id", "word")
 
@@ -94,6 +102,7 @@ CASES = {
         ["default"],
     ),
     "join-hdfs": (joined, {}, JOIN_STORES),
+    "join-hdfs-checksum": (evicting, {f"{STATE}rowChecksum.enabled": "true"}, JOIN_STORES),
     "join-rocksdb-v3": (
         joined,
         {
@@ -109,6 +118,26 @@ CASES = {
             f"{STATE}providerClass": ROCKSDB,
             f"{STATE}rocksdb.changelogCheckpointing.enabled": "true",
             f"{PREFIX}join.stateFormatVersion": "4",
+        },
+        ["left-keyWithTsToValues", "right-keyWithTsToValues"],
+    ),
+    "join-rocksdb-v3-checksum": (
+        evicting,
+        {
+            f"{STATE}providerClass": ROCKSDB,
+            f"{STATE}rocksdb.changelogCheckpointing.enabled": "true",
+            f"{PREFIX}join.stateFormatVersion": "3",
+            f"{STATE}rowChecksum.enabled": "true",
+        },
+        JOIN_STORES,
+    ),
+    "join-rocksdb-v4-checksum": (
+        evicting,
+        {
+            f"{STATE}providerClass": ROCKSDB,
+            f"{STATE}rocksdb.changelogCheckpointing.enabled": "true",
+            f"{PREFIX}join.stateFormatVersion": "4",
+            f"{STATE}rowChecksum.enabled": "true",
         },
         ["left-keyWithTsToValues", "right-keyWithTsToValues"],
     ),
@@ -129,15 +158,23 @@ CASES = {
     "collected": (collected, {}, ["default"]),
     "files": (copied, {}, []),
 }
-NEEDS = {"join-rocksdb-v3": (4, 1), "join-rocksdb-v4": (4, 3), "window-rocksdb-format2": (4, 0),
-         "window-rocksdb-changelog": (3, 5), "dedup-checksum": (4, 3), "dedup-rocksdb-checksum": (4, 3)}  # fmt: skip
-MODES = {"window-hdfs": "append", "collected": "update"}
+NEEDS = {
+    "join-rocksdb-v3": (4, 1),
+    "join-rocksdb-v4": (4, 3),
+    "join-rocksdb-v3-checksum": (4, 3),
+    "join-rocksdb-v4-checksum": (4, 3),
+    "window-rocksdb-format2": (4, 0),
+    "window-rocksdb-changelog": (3, 5),
+    "dedup-checksum": (4, 3),
+    "join-hdfs-checksum": (4, 3),
+    "dedup-rocksdb-checksum": (4, 3),
+}
 
 
 def main(names: list[str]) -> None:
     spark = session()
     for name in names or CASES:
-        if VERSION >= NEEDS.get(name, (0, 0)):
+        if NEEDS.get(name, (0, 0)) <= VERSION:
             make(spark, name)
     spark.stop()
 
@@ -177,7 +214,9 @@ def write_inputs(spark: SparkSession, name: str, inputs: Path) -> None:
         lines = []
         for i in range(12):
             number = batch * 12 + i
-            at = datetime.datetime(2026, 1, 1) + datetime.timedelta(seconds=number * 7)
+            # Join format 4 keeps a list per key and time: let its lists have items, from several batches.
+            seconds = number // 18 * 18 * 7 if name.startswith("join-rocksdb-v4") else number * 7
+            at = datetime.datetime(2026, 1, 1) + datetime.timedelta(seconds=seconds)
             event = {"id": number, "at": at.isoformat() + "Z", "word": words[number * number % 6]}
             lines.append(json.dumps({**event, "amount": number / 4} if number % 5 else event))
         place = inputs / (f"f %{batch}.json" if name == "files" else f"f{batch}.json")
@@ -193,7 +232,15 @@ def write_types(inputs: Path) -> None:
         "small": 12345678.90, "large": "123456789012345678901234.56789", "s": "ünïcode ☃", "raw": "AAEC/w==",
         "list": ["a", None, "abc"], "nested": {"x": 1, "y": "z"}, "shorts": [1, None, -3],
     }  # fmt: skip
-    empty = {**full, "s": "", "raw": "", "list": [], "nested": {"x": None, "y": ""}, "shorts": [], "large": "-0.00001"}
+    empty = {
+        **full,
+        "s": "",
+        "raw": "",
+        "list": [],
+        "nested": {"x": None, "y": ""},
+        "shorts": [],
+        "large": "-0.00001",
+    }
     rows = [full, empty, {}, *({**full, "i32": i, "s": "s" * i} for i in range(20))]
     rows += [{key: value for key, value in full.items() if key != missing} for missing in full]
     for batch in range(2):
@@ -207,7 +254,7 @@ def run(spark: SparkSession, name: str, query, inputs: Path) -> None:
     if name == "files":
         writer = writer.format("json").option("path", str(WORK / name / "out"))
     else:
-        mode = "update" if query in (collected,) else "append"
+        mode = "update" if query is collected else "append"
         writer = writer.outputMode(mode).foreachBatch(lambda batch, _: (batch.collect(), time.sleep(0.3))[0])
     started = writer.trigger(availableNow=True).start()
     started.awaitTermination()

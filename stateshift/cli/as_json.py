@@ -268,6 +268,7 @@ def run(told: Report, workdir: str, held: bool = False) -> dict[str, Any]:
             "seconds": told.seconds,
             "phases": [_phase_report(p) for p in told.phases],
             "jobs": [_job_report(job) for job in told.jobs],
+            "left": [redact(line) for line in told.left],
         },
         "workdir": workdir,
     }

@@ -124,12 +124,12 @@ def _defaults(arguments: list[str]) -> dict[str, dict[str, Any]]:
 
 def _refused(error: Any, terminal: Terminal) -> int:
     """An argument that does not fit, as any other error of the request."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stderr.write(f"{error.format_message()}\n")
+        return 2
     from stateshift.cli.failing import tell
     from stateshift.errors import Complaint, SpecError
 
-    if type(error).__name__ == "NoArgsIsHelpError":
-        sys.stdout.write(f"{error.format_message()}\n")
-        return 0
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "stateshift"
     return tell(SpecError((Complaint(command, error.format_message()),), hint=f"{command} --help"), terminal)

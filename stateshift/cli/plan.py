@@ -53,7 +53,8 @@ def command(
         terminal.show(render_plan.proposal(asked, verbose))
     if output is not None:
         _save(asked, output)
-        terminal.say(f"saved; carry it out with: stateshift apply {shlex.quote(output)}")
+        again = f"carry it out with: stateshift apply {shlex.quote(output)}"
+        terminal.say(f"saved; {'it is refused as it stands' if asked.refusals else again}")
     return PlanError.exit_code if asked.refusals else None
 
 

@@ -151,7 +151,7 @@ class Bar:
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.fields[job]}", style="bold"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=24, complete_style="green", pulse_style="green"),
             TextColumn("{task.description}"),
             console=Console(stderr=True, highlight=False, markup=False),
             transient=True,

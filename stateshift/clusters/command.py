@@ -141,14 +141,14 @@ class Command:
             said = self._shell.run("log", self._of_known(tag))
         return last_lines(self._shell.clean(said), lines_max)
 
-    def _ask(self, tag: str) -> JobStatus:
+    def _ask(self, tag: str, in_hand: bool = False) -> JobStatus:
         if not self._shell.has("find"):
-            return self._records.of_tag(tag)
+            return self._records.of_tag(tag, in_hand)
         return self._shell.status(self._shell.run("find", self._of_known(tag)))
 
     def _submit_holding(self, submission: Submission, lock: int) -> str:
         """With the lock in hand: nothing is in flight any more, so what is seen now is the truth."""
-        stem, status = self._stem(submission.tag), self._ask(submission.tag)
+        stem, status = self._stem(submission.tag), self._ask(submission.tag, in_hand=True)
         if status.state is JobState.UNKNOWN:
             raise self._undecided(submission)
         if status.state is not JobState.ABSENT:
@@ -172,6 +172,8 @@ class Command:
         if code is None:
             detached.leave(process)
             raise self._in_flight(submission.tag)
+        if code != 0 and detached.trace(stem).code is None and not self._shell.has("find"):
+            raise self._undecided(submission)
         if code != 0:
             raise self._shell.failed("submit", code, detached.said(stem, "err"), submission.environment)
         return self._records.id_of(submission.tag) or submission.tag
@@ -188,7 +190,7 @@ class Command:
         if self._shell.has("find"):
             fact, hint = "the command `find` cannot tell whether it runs", "look for it, and make `find` tell"
         else:
-            fact = "an earlier submit was killed before it ended, so it may have worked or not"
+            fact = "its submit was killed before it ended, so it may have worked or not"
             stem = shlex.quote(str(self._stem(submission.tag)))
             hint = f"if the job runs: echo 0 > {stem}.exit; if it does not: rm {stem}.pid"
         return ClusterError(f"{submission.tag}: {fact}", cluster=self.name, job=submission.job, hint=hint)

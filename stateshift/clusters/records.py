@@ -59,15 +59,16 @@ class Records:
             detached.note_stopped(self.stem(request.tag))
         _write(self._of_job(request.job, request.location), {"tag": None})
 
-    def of_tag(self, tag: str) -> JobStatus:
-        """What is recorded of a submission; of one that is under way, that it is absent yet."""
+    def of_tag(self, tag: str, in_hand: bool = False) -> JobStatus:
+        """What is recorded of a submission; of one that is under way, that it is absent yet. With the lock in hand
+        it is not under way."""
         trace = detached.trace(self.stem(tag))
         match trace.code:
             case 0 if detached.stopped(self.stem(tag)):
                 return JobStatus(JobState.FINISHED, self.id_of(tag), "stopped")
             case 0:
                 return JobStatus(JobState.RUNNING, self.id_of(tag), _UNSEEN)
-            case None if trace.started and not trace.held:
+            case None if trace.started and (in_hand or not trace.held):
                 return JobStatus(JobState.UNKNOWN, None, "its submit command was killed before it ended")
             case _:
                 return JobStatus(JobState.ABSENT)

@@ -3,7 +3,7 @@
     <state_dir>/<tag>.log, .lock, .pid, .exit     see `detached`; the process is the driver
 
     options      master, conf, spark_submit, java_home, java_options, environment, state_dir, pid_file, seconds_max,
-                 graceful_seconds
+                 graceful_seconds, kill_seconds
     submission   application (needed), arguments, conf, py_files, environment, cwd
     stopping     pid_file, graceful_seconds
 
@@ -56,6 +56,7 @@ CLUSTER_OPTIONS = {
     "pid_file": TEXT,
     "seconds_max": SECONDS,
     "graceful_seconds": SECONDS,
+    "kill_seconds": SECONDS,
 }
 SUBMIT_OPTIONS = {
     "application": NEEDED_TEXT,
@@ -67,7 +68,7 @@ SUBMIT_OPTIONS = {
 }
 STOP_OPTIONS = {"pid_file": TEXT, "graceful_seconds": SECONDS}
 
-_KILL_SECONDS = 10.0  # from SIGTERM to SIGKILL: Spark's shutdown hooks take one or two
+_KILL_SECONDS = 10.0  # the usual time from SIGTERM to SIGKILL: Spark's shutdown hooks take one or two
 _GRACEFUL_SECONDS = 15.0
 
 
@@ -133,6 +134,8 @@ class SparkSubmit:
                     marker.remove()
                 environment = self._environment(submission, given)
                 process = detached.start(stem, arguments, environment, lock, directory=given.get("cwd"))
+                # Others know it by the number that it writes down itself: nobody shall be told of it earlier.
+                wait_for(lambda: detached.trace(stem).started or process.poll() is not None or None, 5.0)
                 return str(detached.leave(process))
 
         id = wait_for(attempt, self._seconds_max, self.interrupt)
@@ -182,7 +185,8 @@ class SparkSubmit:
 
     def _kill(self, request: StopRequest) -> None:
         self._signal(request, signal.SIGTERM)
-        if wait_for(lambda: self._ended(request) or None, _KILL_SECONDS, self.interrupt):
+        patience = float(self.options.get("kill_seconds", _KILL_SECONDS))
+        if wait_for(lambda: self._ended(request) or None, patience, self.interrupt):
             return
         self._signal(request, signal.SIGKILL)
         if not wait_for(lambda: self._ended(request) or None, _KILL_SECONDS, self.interrupt):

@@ -42,8 +42,7 @@ class Stream:
             end = self._position + count
             if end > len(self._buffer):
                 raise FormatError(
-                    f"{self._what} ends early: {count} bytes expected, "
-                    f"{len(self._buffer) - self._position} left",
+                    f"{self._what} ends early: {count} bytes expected, {len(self._buffer) - self._position} left",
                     None,
                     self._start + len(self._buffer),
                 )

@@ -36,9 +36,7 @@ class RollingHash:
 PROFILES = {"default": RollingHash(), "java-signed": RollingHash(signed=True)}
 
 
-def rolling_hash(
-    name: str, p: int = 31, m: int = 1_000_000_009, offset: int = -96, signed: bool = False
-) -> int:
+def rolling_hash(name: str, p: int = 31, m: int = 1_000_000_009, offset: int = -96, signed: bool = False) -> int:
     """The hash of `name`; never negative unless `signed`."""
     units = _code_units(name)
     value, power = 0, 1
@@ -48,9 +46,7 @@ def rolling_hash(
     return value
 
 
-def directory_name(
-    name: str, p: int = 31, m: int = 1_000_000_009, offset: int = -96, signed: bool = False
-) -> str:
+def directory_name(name: str, p: int = 31, m: int = 1_000_000_009, offset: int = -96, signed: bool = False) -> str:
     """The directory of the operator `name`: its hash, and what a person would recognise it by."""
     content = last_parentheses(name)
     hashed = str(rolling_hash(name, p, m, offset, signed))

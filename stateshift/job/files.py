@@ -80,6 +80,28 @@ def _read_hadoop(file: Any) -> bytes | None:
 
 
 def _write_hadoop(file: Any, content: bytes) -> None:
+    """Under another name first, then renamed over what was there, as Spark does it (CheckpointFileManager.scala,
+    FileContextBasedCheckpointFileManager). Where there is no such rename, a file of an object store appears whole."""
+    from py4j.protocol import Py4JJavaError
+
+    context = _context()
+    fs = context._jvm.org.apache.hadoop.fs
+    try:
+        renaming = fs.FileContext.getFileContext(file.toUri(), context._jsc.hadoopConfiguration())
+    except Py4JJavaError as error:
+        if not error.java_exception.getClass().getName().endswith("UnsupportedFileSystemException"):
+            raise
+        _create(file, content)
+        return
+    temporary = fs.Path(file.getParent(), f"{TEMPORARY}{file.getName()}-{os.getpid()}-{threading.get_ident()}.tmp")
+    _create(temporary, content)
+    rename = getattr(fs, "Options$Rename")
+    overwrite = context._gateway.new_array(rename, 1)
+    overwrite[0] = rename.OVERWRITE
+    renaming.rename(temporary, file, overwrite)
+
+
+def _create(file: Any, content: bytes) -> None:
     stream = _file_system(file).create(file, True)
     try:
         stream.write(bytearray(content))

@@ -235,7 +235,7 @@ def _copy(source: Storage, target: Storage, item: FileInfo, keep_times: bool) ->
         target.remove(item.path)
         raise StalePlan(
             f"{item.path} changed while it was copied: {item.size} bytes when planned, {written.size} when read",
-            hint="stop the job that writes it, take this run back (stateshift rollback WORKDIR), then plan again",
+            hint="stop the job that writes it, take this run back (`stateshift rollback WORKDIR`), then plan again",
         )
     return written
 
@@ -248,7 +248,7 @@ def _reading(source: Storage, item: FileInfo) -> Content:
             raise MissingFile(
                 f"{item.path} was there when the plan was made and is gone",
                 location=error.location,
-                hint="stop the job (it tidies up behind us), take this run back (stateshift rollback WORKDIR), then "
+                hint="stop the job (it tidies up behind us), take this run back (`stateshift rollback WORKDIR`), then "
                 "plan again",
             ) from error
 

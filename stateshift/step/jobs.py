@@ -254,11 +254,12 @@ def _taken(place: str, content: bytes | None) -> StalePlan:
     if owner is not None:
         return StalePlan(
             f"{place} was fenced by run {owner} after the plan was made: two runs move one source",
-            hint="let the other run finish or take it back; this one changed nothing",
+            hint="let the other run finish; this one changed nothing: let go of its target with "
+            "`stateshift rollback WORKDIR`",
         )
     return StalePlan(
         f"{place} was written after the plan was made: the job is still running",
-        hint="stop the job, then plan again; nothing was changed",
+        hint="stop the job, let go of the target (`stateshift rollback WORKDIR`), then plan again; nothing was changed",
     )
 
 

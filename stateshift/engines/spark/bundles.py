@@ -63,6 +63,12 @@ class Group:
     files: tuple[FileInfo, ...]
 
 
+def is_hadoop_checksum(path: str) -> bool:
+    """`.name.crc`: what Hadoop's local file system keeps beside every file, and nobody else reads."""
+    name = path.rsplit("/", 1)[-1]
+    return name.startswith(".") and name.endswith(".crc")
+
+
 @dataclass(frozen=True, slots=True)
 class Copies:
     groups: tuple[Group, ...]
@@ -77,11 +83,16 @@ def copies(job: JobSpec, facts: Facts, images: tuple[Image, ...], left_out: froz
     infos = {file.path: file for survey in (facts.source, *facts.merges) for file in survey.files}
     firsts = {path for image in images for path in image.first_read}
     wanted = sorted({path for image in images for path in image.needed} - firsts)
-    state = tuple(infos[path] for path in wanted if (source, path) not in left_out)
+    # The checksum of a file that is rewritten is left out with it: a stale one makes an intact file unreadable.
+    state = tuple(infos[path] for path in wanted if (source, path.removesuffix(".crc")) not in left_out)
     groups = [Group(source, target, state)]
     for data, (here, there) in zip(job.data, facts.data, strict=True):
         if data.copy:
-            files = tuple(file for file in sorted(here.files) if (here.location, file.path) not in left_out)
+            files = tuple(
+                file
+                for file in sorted(here.files)
+                if (here.location, file.path) not in left_out and not is_hadoop_checksum(file.path)
+            )
             groups.append(Group(here.location, there.location, files))
     steps = [
         CopyFiles(f"copy/{g}-{number}", group.source, group.target, tuple(bundle), keep_times=g > 0)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stateshift.engines.spark.reading import Reading
-from stateshift.errors import FormatError
+from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import source_log
 from stateshift.formats.spark.offsets import SourceOffset
 from stateshift.formats.spark.uris import decode_location
@@ -116,4 +116,6 @@ def _places(reading: Reading, path: str) -> list[EmbeddedPath]:
             folders[folder] = folders.get(folder, 0) + 1
     except FormatError as error:
         reading.refuse(f"{reading.path(path)} is damaged: {error.fact}", path, error.offset or 0)
+    except MissingFile:
+        reading.vanished(path)
     return [EmbeddedPath(reading.path(path), folder, count, "source") for folder, count in sorted(folders.items())]

@@ -89,15 +89,13 @@ def _rocksdb(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iter
             elif path.endswith(".changelog"):
                 header, records = decode_changelog(read(path))
                 typed = typed or header.column_families
-                _apply_changes(state, records, between, checksums and not header.column_families)
+                _apply_changes(state, records, between, checksums)
         except FormatError as error:
             raise error.at(path) from error
-    yield from _named(state, shard, snapshot, checksums, typed)
+    yield from _named(state, shard, snapshot, between if checksums else None, typed)
 
 
-def _tables(
-    read: Read, snapshot: RocksDBSnapshot, tables: Mapping[str, str], between: bytes
-) -> dict[bytes, bytes]:
+def _tables(read: Read, snapshot: RocksDBSnapshot, tables: Mapping[str, str], between: bytes) -> dict[bytes, bytes]:
     """What a version's tables hold together."""
     writes: dict[bytes, list[TableEntry]] = {}
     for table in snapshot.tables:
@@ -131,9 +129,7 @@ def _fold(writes: list[TableEntry], between: bytes) -> bytes | None:
     return value
 
 
-def _apply_changes(
-    state: dict[bytes, bytes], records: Iterable[Record], between: bytes, checksums: bool
-) -> None:
+def _apply_changes(state: dict[bytes, bytes], records: Iterable[Record], between: bytes, checksums: bool) -> None:
     for key, value, merge in records:
         if value is None:
             state.pop(_without_delete_checksum(key) if checksums else key, None)
@@ -149,14 +145,14 @@ def _without_delete_checksum(key: bytes) -> bytes:
 
 
 def _named(
-    state: Mapping[bytes, bytes], shard: ShardFiles, snapshot: RocksDBSnapshot, checksums: bool, typed: bool
+    state: Mapping[bytes, bytes], shard: ShardFiles, snapshot: RocksDBSnapshot, checked: bytes | None, typed: bool
 ) -> Iterator[Entry]:
-    """Column families by name, values without checksums."""
+    """Column families by name, values without checksums; `checked` is the delimiter where they have some."""
     if typed and not snapshot.families:
         raise FormatError("a changelog has column families, and no snapshot before it names them", shard.files[0])
     stores = {number: f"{shard.store}/{name}" for name, number in snapshot.families.items()}
     for key, value in state.items():
-        bare = _without_value_checksums(key, value) if checksums else value
+        bare = value if checked is None else _without_value_checksums(key, value, checked)
         if not stores:
             yield Entry(shard.operator, shard.store, key, bare)
             continue
@@ -166,12 +162,19 @@ def _named(
         yield Entry(shard.operator, store, key[2:], bare)
 
 
-def _without_value_checksums(key: bytes, value: bytes) -> bytes:
-    """RocksDB's value with row checksums: i32LE crc32c(key, payload) | i32LE size | payload."""
-    size = int.from_bytes(value[4:8], "little")
-    payload = value[8 : 8 + size]
-    if len(value) < 8 or len(payload) != size:
-        raise FormatError("a value is shorter than its checksum says")
-    if crc32c(payload, crc32c(key)) != int.from_bytes(value[:4], "little"):
-        raise FormatError("a row's checksum does not fit its content")
-    return payload + value[8 + size :]
+def _without_value_checksums(key: bytes, value: bytes, between: bytes) -> bytes:
+    """RocksDB's value with row checksums: i32LE crc32c(key, payload) | i32LE size | payload, once per merged value."""
+    payloads, position, seed = [], 0, crc32c(key)
+    while True:
+        expected, size = int.from_bytes(value[position : position + 4], "little"), value[position + 4 : position + 8]
+        start = position + 8
+        payload = value[start : start + int.from_bytes(size, "little")]
+        if len(size) < 4 or len(payload) != int.from_bytes(size, "little"):
+            raise FormatError("a value is shorter than its checksum says")
+        if crc32c(payload, seed) != expected:
+            raise FormatError("a row's checksum does not fit its content")
+        payloads.append(payload)
+        position = start + len(payload)
+        if position == len(value):
+            return between.join(payloads)
+        position += len(between)

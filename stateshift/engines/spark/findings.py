@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from shlex import quote
 
-from stateshift.engines.spark.layout import SINK_LOG, under
+from stateshift.engines.spark.layout import SINK_LOG, deepest_above, under
 from stateshift.engines.spark.rewriting import covered, needed_embedded
 from stateshift.formats import uid
 from stateshift.spec import JobSpec, Spec
-from stateshift.survey import Facts, Finding, Image
+from stateshift.survey import EmbeddedPath, Facts, Finding, Image
 
 FRESH_SECONDS = 60.0
 
@@ -52,6 +53,12 @@ def directories(spec: Spec, job: JobSpec, facts: Facts) -> dict[str, str]:
     return names
 
 
+def taking_back(run: str) -> str:
+    """How a fence is taken away again: by the run that put it up."""
+    workdir = quote(f".stateshift/{run}")
+    return f"stateshift rollback {workdir} (or wherever the workdir of that run is: stateshift runs)"
+
+
 def kept_batch(job: JobSpec, image: Image) -> int | None:
     """A batch that was planned and not committed may have reached the sink already. Kept, it runs again over the same
     input, as it would after a restart in place, so that a sink that knows batches by number is neither given less nor
@@ -62,7 +69,7 @@ def kept_batch(job: JobSpec, image: Image) -> int | None:
 
 def _waived(finding: Finding, waived: tuple[str, ...]) -> Finding:
     if finding.level == "refuse" and finding.waive in waived:
-        return replace(finding, level="warn", message=f"{finding.message} (waived)")
+        return replace(finding, level="warn", message=f"{finding.message} (waived: {finding.waive})", hint=None)
     return finding
 
 
@@ -70,12 +77,12 @@ def _of_source(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     source = facts.source
     yield from source.findings
     if source.kind == "empty":
-        yield Finding("refuse", f"nothing is at {source.location}", hint=f"stateshift inspect {source.location}")
+        yield Finding("refuse", f"nothing is at {source.location}", hint=f"stateshift inspect {quote(source.location)}")
     elif source.kind not in ("checkpoint", "workflow"):
         yield Finding(
             "refuse",
             f"{source.location} holds no Spark checkpoint ({source.kind})",
-            hint=f"stateshift inspect {source.location}",
+            hint=f"stateshift inspect {quote(source.location)}",
         )
     for image in source.images:
         yield from image.findings
@@ -84,15 +91,16 @@ def _of_source(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "refuse",
                 f"{name} was moved away by run {image.fence}: its source is fenced",
-                hint="take that run back (stateshift rollback WORKDIR), or move it from where it is now",
+                hint=f"{taking_back(image.fence)}; or move it from where it is now",
             )
         elif image.epoch is None:
             yield Finding("refuse", f"{name} has not committed a batch yet", hint="let the job finish its first batch")
     newest = max((file.modified for file in source.files), default=0.0)
-    if facts.source_cluster is None and job.mode == "move" and 0 <= facts.at - newest < FRESH_SECONDS:
+    # Younger than now: the clock of whoever writes there is ahead of ours.
+    if facts.source_cluster is None and job.mode == "move" and newest and facts.at - newest < FRESH_SECONDS:
         yield Finding(
             "warn",
-            f"the newest file of {source.location} is {facts.at - newest:.0f} s old: is the job stopped?",
+            f"the newest file of {source.location} is {max(0.0, facts.at - newest):.0f} s old: is the job stopped?",
             hint="stop it, or name its cluster in the spec (source_cluster) so that it is stopped for you",
         )
 
@@ -108,7 +116,7 @@ def _of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     yield Finding(
         "refuse",
         f"the target {target.location} is not empty: it holds {held}",
-        hint=f"stateshift inspect {target.location}; choose another remote_location, or clear this one yourself",
+        hint=f"stateshift inspect {quote(target.location)}; choose another remote_location, or clear this one yourself",
     )
 
 
@@ -142,7 +150,7 @@ def _of_merges(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             yield from image.findings
             if image.fence is not None:
                 yield Finding("refuse", f"{under(merge.location, image.path)} is fenced by run {image.fence}",
-                              hint="take that run back first: stateshift rollback WORKDIR")  # fmt: skip
+                              hint=taking_back(image.fence))  # fmt: skip
 
 
 def _of_names(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
@@ -163,7 +171,7 @@ def _of_names(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
                     "refuse",
                     f"operator {operator.name!r} is mapped to {operator.directory}, which is not in "
                     f"{facts.source.location}",
-                    hint=f"stateshift inspect {facts.source.location} lists the directories",
+                    hint=f"stateshift inspect {quote(facts.source.location)} lists the directories",
                 )
 
 
@@ -173,24 +181,25 @@ def _of_places(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     if job.target is None:
         return
     for survey in (facts.source, *facts.merges):
-        lost: dict[str, int] = {}
+        lost: dict[str, list[EmbeddedPath]] = {}
         for embedded in (e for group in needed_embedded(survey.images).values() for e in group):
             if embedded.role == "source" and not covered(embedded.path, places):
-                lost[embedded.path] = lost.get(embedded.path, 0) + embedded.count
-            elif embedded.role == "self" and not covered(embedded.path, ((survey.location, ""),)):
+                lost.setdefault(embedded.file.rpartition("/")[0], []).append(embedded)
+            elif embedded.role == "self" and not covered(embedded.path, ((survey.location, ""), (job.source, ""))):
                 yield Finding(
                     "refuse",
                     f"{embedded.file} names {embedded.path}, which is not in {survey.location}: it cannot be rewritten",
                     hint="this checkpoint was copied by hand before; move it from where it was made",
                     path=embedded.file,
                 )
-        for path, count in sorted(lost.items()):
+        for log, found in sorted(lost.items()):
+            place = deepest_above(e.path for e in found)
             yield Finding(
                 "refuse",
-                f"the source log names {count} files under {path}: if the job finds them elsewhere afterwards, it "
-                "reads every one of them again",
+                f"{log} names {sum(e.count for e in found)} files under {place}: if the job finds them elsewhere "
+                "afterwards, it reads every one of them again",
                 waive="paths-stay",
-                hint=f'add to the job "data": [{{"source": "{path}", "target": "…"}}], or, where the job goes on '
+                hint=f'add to the job "data": [{{"source": "{place}", "target": "…"}}], or, where the job goes on '
                 'reading there, "waive": ["paths-stay"]',
             )
 
@@ -229,11 +238,23 @@ def _of_data(job: JobSpec, facts: Facts) -> Iterator[Finding]:
 
 
 def _of_batches(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    if facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued"):
+        return  # a running job has always planned its next batch
     for survey in (facts.source, *facts.merges):
         for image in survey.images:
             if image.epoch is None or image.planned is None or image.planned <= image.epoch:
                 continue
             name = image.name or image.path or survey.location
+            if image.planned > image.epoch + 1:
+                yield Finding(
+                    "warn",
+                    f"{name}: batches {image.epoch + 1} to {image.planned} were planned and none of them committed; "
+                    f"they are planned anew after batch {image.epoch}, so a sink that was given one of them already "
+                    "gets its input again",
+                    hint=f"if batch {image.planned} did finish, let the job start once where it is and commit, then "
+                    "plan again",
+                )
+                continue
             if job.planned_batch == "keep":
                 fate = "it runs again on the target over the same input"
             else:

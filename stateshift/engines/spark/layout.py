@@ -12,6 +12,9 @@ State for batch N has version N+1. Spark reads the offsets of the batch before t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import takewhile
+
 METADATA = "metadata"
 SINK_LOG = "_spark_metadata"
 ENGINE = "spark"
@@ -20,6 +23,14 @@ ENGINE = "spark"
 def under(prefix: str, path: str) -> str:
     """`path` inside an image that lies at `prefix` below its location."""
     return f"{prefix}/{path}" if prefix else path
+
+
+def deepest_above(places: Iterable[str]) -> str:
+    """The deepest place that is, or lies above, all of these locations of one file system."""
+    names = [place.split("/") for place in places]
+    shared = [step[0] for step in takewhile(lambda step: len(set(step)) == 1, zip(*names, strict=False))]
+    above = "/".join(shared)
+    return above + "/" if above.endswith("//") else above
 
 
 def offset_path(batch: int) -> str:
@@ -32,10 +43,11 @@ def commit_path(batch: int) -> str:
 
 def fence_paths(epoch: int, planned: int | None) -> tuple[str, ...]:
     """The files a zombie would have to create to plan and to commit its next batch. A batch it had planned already
-    keeps its offsets: the target reads them."""
+    keeps its offsets: the target reads them. Where it had planned several, it is the last of them that it commits."""
     following = epoch + 1
-    taken = () if planned is not None and planned >= following else (offset_path(following),)
-    return (*taken, commit_path(following))
+    if planned is None or planned < following:
+        return (offset_path(following), commit_path(following))
+    return (commit_path(following),) if planned == following else (commit_path(following), commit_path(planned))
 
 
 def first_read(epoch: int, planned: int | None = None) -> tuple[str, ...]:

@@ -45,7 +45,10 @@ from stateshift.survey import Facts, Finding, Image, Survey
 def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     """The plans of one job in their order: a move plan, behind a halt plan where the job still runs."""
     if not spec.restart:
-        return (_plan(job, facts, _start_phases(spec, job, facts), look.of_first_start(spec, job, facts)),)
+        started = _plan(job, facts, _start_phases(spec, job, facts), look.of_first_start(spec, job, facts))
+        return (replace(started, purpose="start"),)
+    if job.mode == "fork":  # its source may run on and commit: what is copied is the newest commit at that time
+        return (replace(move_plan(spec, job, facts), provisional=True, facts=identity_of(facts)),)
     if facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued", "unknown"):
         move = replace(move_plan(spec, job, facts), provisional=True, facts=identity_of(facts))
         return (halt_plan(job, facts), move)
@@ -166,7 +169,8 @@ def _fence(name: str, survey: Survey) -> Iterator[AnyStep]:
 
 def _moves(name: str, merge: Survey, source: Survey) -> Iterator[AnyStep]:
     """The merge directory's content, renamed into the checkpoint location; both lie below one common root."""
-    root, here, there = common_root(merge.location, source.location)
+    root = layout.deepest_above((merge.location, source.location))
+    here, there = (place[len(root) :].lstrip("/") for place in (merge.location, source.location))
     items = tuple(
         Rename(layout.under(here, file.path), layout.under(there, file.path), file.size)
         for file in sorted(merge.files)
@@ -174,17 +178,6 @@ def _moves(name: str, merge: Survey, source: Survey) -> Iterator[AnyStep]:
     )
     for number, bundle in enumerate(bundled(items)):
         yield MoveFiles(f"{name}/{number}", root, tuple(bundle))
-
-
-def common_root(first: str, second: str) -> tuple[str, str, str]:
-    """The deepest location above both, and where each lies below it."""
-    a, b = first.split("/"), second.split("/")
-    shared = 0
-    while shared < min(len(a), len(b)) - 1 and a[shared] == b[shared]:
-        shared += 1
-    assert shared >= 3, "two locations on different file systems have no common root"
-    root = "/".join(a[:shared])
-    return root + "/" if root.endswith("//") else root, "/".join(a[shared:]), "/".join(b[shared:])
 
 
 def _transforms(rewriting: Rewriting) -> Iterator[AnyStep]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from shlex import quote
 from typing import TypeVar
 
 from stateshift.engines.spark.layout import under
@@ -41,8 +42,12 @@ class Reading:
             self.refuse(f"{self.path(path)} is damaged: {error.fact}", path, error.offset or 0)
         return None
 
+    def vanished(self, path: str) -> None:
+        """A listed file that is not there when it is read: the job tidies up, or somebody behind its back."""
+        self.refuse(f"{self.path(path)} vanished while it was looked at: the job still runs", path)
+
     def refuse(self, message: str, path: str | None = None, offset: int | None = None) -> None:
-        where = f"stateshift verify {self.storage.location}"
+        where = f"stateshift verify {quote(self.storage.location)}"
         self.findings.append(
             Finding("refuse", message, hint=where, path=path and self.path(path), offset=offset)
         )

@@ -56,6 +56,7 @@ def surveyed_image(reading: Reading, files: tuple[FileInfo, ...], thorough: bool
     if not found.metadata and (found.offsets or found.commits):
         reading.refuse(f"{reading.path(layout.METADATA)} is missing: Spark 4.2 and later refuse to start, earlier ones "
                        "take it for another query", layout.METADATA)  # fmt: skip
+    _warn_of_holes(reading, found)
     settings, lines = _offsets(reading, found, epoch, planned)
     unique = _commit(reading, epoch)
     operators = _operators(reading, found, settings)
@@ -74,7 +75,7 @@ def surveyed_image(reading: Reading, files: tuple[FileInfo, ...], thorough: bool
         first_read=() if epoch is None else tuple(
             reading.path(p) for p in layout.first_read(epoch, planned if planned == epoch + 1 else None)
         ),
-        embedded=tuple((*ends.embedded, *_own_places(reading, found, epoch))),
+        embedded=(*ends.embedded, *_own_places(reading, found, epoch)),
         endpoints=ends.endpoints,
         settings=settings,
         written_by=written_by(settings, bool(found.operator_files)),
@@ -165,6 +166,15 @@ def _offsets(
     return dict(entry.conf), entry.offsets
 
 
+def _warn_of_holes(reading: Reading, found: Found) -> None:
+    """Old offsets may be tidied away from the front only. A hole that a restart does not read is left behind by a move;
+    where the job stays, Spark may refuse to start (SPARK-38033)."""
+    hole = next((b for b in sorted(found.offsets) if b + 1 not in found.offsets), None)
+    if hole is not None and hole + 2 < max(found.offsets):
+        path = layout.offset_path(hole + 1)
+        reading.warn(f"{reading.path(path)} is missing from between others: Spark may refuse to start here", path)
+
+
 def _commit(reading: Reading, epoch: int | None) -> Uuids:
     """The uuids of the stores that belong to the commit, under checkpoint format 2."""
     if epoch is None:
@@ -247,12 +257,14 @@ def _shards(
                 store = found.stores.get((operator.id, shard, name))
                 if store is None:
                     folder = _folder(operator.id, shard, name)
-                    reading.refuse(f"{reading.path(folder)} is missing: the operator has {operator.shards} shards", folder)
+                    place = reading.path(folder)
+                    reading.refuse(f"{place} is missing: the operator has {operator.shards} shards", folder)
                     continue
                 uuid = _uuid(unique, operator.id, shard, number) if store.uses_uuids else ""
                 files = chain(store, epoch + 1, lambda p: _ssts(reading, p), lambda p: _lineage(reading, p), uuid)
                 for path in files.missing:
-                    reading.refuse(f"{reading.path(path)} is missing: epoch {epoch} cannot be restored without it", path)
+                    place = reading.path(path)
+                    reading.refuse(f"{place} is missing: epoch {epoch} cannot be restored without it", path)
                 shards.append(ShardFiles(operator.id, name, shard, tuple(reading.path(p) for p in files.files)))
     return tuple(shards)
 
@@ -277,7 +289,9 @@ def _lineage(reading: Reading, path: str) -> tuple[tuple[int, str], ...]:
         return state_files.decode_changelog(reading.chunks(path))[0].lineage
     except FormatError as error:
         reading.refuse(f"{reading.path(path)} is damaged: {error.fact}", path, error.offset or 0)
-        return ()
+    except MissingFile:
+        reading.vanished(path)
+    return ()
 
 
 def _restartable(

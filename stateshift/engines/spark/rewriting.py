@@ -3,6 +3,9 @@
     state/<op>/_metadata/v2/<batch>    names the checkpoint itself          source location -> target location
     sources/<i>/<n>[.compact]          names every input file               as `data` of the spec says
     <output>/_spark_metadata/<n>       names every output file              as `data` of the spec says
+
+A file system can have several names: the storage says `s3`, the job's Hadoop wrote `s3a`. A place is recognised under
+each of them, and what is written is the name that the spec gives the new one.
 """
 
 from __future__ import annotations
@@ -13,10 +16,13 @@ from typing import Any
 
 from stateshift.engines.spark.layout import SINK_LOG
 from stateshift.spec import JobSpec
+from stateshift.spec.location import relation
 from stateshift.survey import EmbeddedPath, Facts, FileInfo, Image
 
 REWRITE_LOG = "spark.rewrite-log"
 REWRITE_OPERATOR_METADATA = "spark.rewrite-operator-metadata"
+
+NAMES_OF_ONE = (("s3", "s3a", "s3n"), ("gs", "gcs"), ("abfs", "abfss"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,8 @@ def rewriting_of(job: JobSpec, facts: Facts) -> Rewriting:
     places = tuple((data.source, data.target) for data in job.data)
     files = []
     for survey in (facts.source, *facts.merges):
-        own = (*places, (survey.location, target), (job.source, job.destination))
+        # The new place as the spec spells it: the job's Hadoop may know s3a, and not s3.
+        own = (*places, (survey.location, job.target if job.target and "://" in job.target else target))
         for path, embedded in needed_embedded(survey.images).items():
             inside = any(e.role == "self" for e in embedded)
             transform = REWRITE_OPERATOR_METADATA if inside else REWRITE_LOG
@@ -72,7 +79,7 @@ def needed_embedded(images: tuple[Image, ...]) -> dict[str, list[EmbeddedPath]]:
 
 def covered(path: str, places: tuple[tuple[str, str], ...]) -> bool:
     """Whether a directory named in the image lies in one of the places that move along."""
-    return any(path == source or path.startswith(source.rstrip("/") + "/") for source, _ in places)
+    return any(relation(path, source) in ("same", "inside") for source, _ in places)
 
 
 def is_sink_log(path: str) -> bool:
@@ -81,4 +88,11 @@ def is_sink_log(path: str) -> bool:
 
 def _options(places: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     """Names that lie in none of the places stay: the findings have asked before."""
-    return {"mapping": [list(place) for place in places], "unmapped": "keep"}
+    return {"mapping": [[name, new] for old, new in places for name in _names(old)], "unmapped": "keep"}
+
+
+def _names(location: str) -> tuple[str, ...]:
+    """The location under every name of its file system."""
+    scheme, colon, rest = location.partition("://")
+    names = next((names for names in NAMES_OF_ONE if scheme in names), (scheme,))
+    return tuple(f"{name}://{rest}" for name in names) if colon else (location,)

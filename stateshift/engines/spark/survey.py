@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from shlex import quote
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.reading import Reading
 from stateshift.engines.spark.restart import surveyed_image
 from stateshift.errors import FormatError
 from stateshift.formats.marks import FOLDER, INDEX, TEMPORARY, decode_index
+from stateshift.formats.spark.names import classify
 from stateshift.storage.protocol import Storage
 from stateshift.survey import FileInfo, Finding, Image, Survey
 
@@ -34,6 +36,9 @@ def survey(storage: Storage, thorough: bool = False) -> Survey:
         for image in _surveyed(storage, files, prefix, thorough)
     )
     kind = "workflow" if images and prefixes != [""] else "checkpoint" if images else _other(files)
+    if not files and storage.stat("") is not None:
+        kind = "foreign"
+        findings.append(Finding("refuse", f"{storage.location} is a file, not a directory"))
     return Survey(
         location=storage.location,
         engine="spark" if images else None,
@@ -72,12 +77,19 @@ def _images(files: tuple[FileInfo, ...]) -> list[str]:
     found: set[str] = set()
     for path, _, _ in files:
         if path == layout.METADATA or path.startswith(TOP):
-            found.add("")
-        else:
-            head, _, rest = path.partition("/")
-            if head != FOLDER and (rest == layout.METADATA or rest.startswith(TOP)):
-                found.add(head)
+            if "" not in found and _is_of_checkpoint(path):
+                found.add("")
+            continue
+        head, _, rest = path.partition("/")
+        inside = head not in found and head != FOLDER and (rest == layout.METADATA or rest.startswith(TOP))
+        if inside and _is_of_checkpoint(rest):
+            found.add(head)
     return sorted(found)
+
+
+def _is_of_checkpoint(path: str) -> bool:
+    """Whether only a checkpoint has such a file. Folders called `state` or `sources` others have, too."""
+    return classify(path).area in ("metadata", "offsets", "commits", "state", "state-metadata", "state-schema")
 
 
 def _mixed(storage: Storage, prefixes: list[str]) -> list[Finding]:
@@ -89,7 +101,7 @@ def _mixed(storage: Storage, prefixes: list[str]) -> list[Finding]:
         Finding(
             "refuse",
             f"{storage.location} is a checkpoint and holds others too ({inside}): it is not clear which is meant",
-            hint=f"name one of them: stateshift inspect {storage.location}/{prefixes[1]}",
+            hint=f"name one of them: stateshift inspect {quote(f'{storage.location}/{prefixes[1]}')}",
         )
     ]
 

@@ -65,9 +65,7 @@ def encode_hadoop_crc(checksums: HadoopChecksums) -> bytes:
 def hadoop_checksums(content: bytes, bytes_per_chunk: int = 512) -> HadoopChecksums:
     """What the sidecar of a file with this content says."""
     starts = range(0, len(content), bytes_per_chunk)
-    return HadoopChecksums(
-        bytes_per_chunk, tuple(crc32c(content[start : start + bytes_per_chunk]) for start in starts)
-    )
+    return HadoopChecksums(bytes_per_chunk, tuple(crc32c(content[start : start + bytes_per_chunk]) for start in starts))
 
 
 def decode_spark_crc(content: bytes) -> SparkChecksum:

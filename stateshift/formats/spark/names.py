@@ -34,7 +34,12 @@ Kind = Literal["delta", "snapshot", "zip", "changelog", "sst", "log", "compact",
 
 DEFAULT_STORE = "default"
 
-_STATE_FILES: dict[str, Kind] = {"delta": "delta", "snapshot": "snapshot", "zip": "zip", "changelog": "changelog"}
+_STATE_FILES: dict[str, Kind] = {
+    "delta": "delta",
+    "snapshot": "snapshot",
+    "zip": "zip",
+    "changelog": "changelog",
+}
 
 
 class CheckpointPath(NamedTuple):
@@ -82,7 +87,7 @@ def described(path: str) -> str | None:
 def _classify(place: _Directory, name: str, path: str) -> CheckpointPath:
     if place.role == "ours" or name.startswith(marks.TEMPORARY) or name.endswith(marks.LOCK_SUFFIX):
         return CheckpointPath("ours")
-    if name.startswith(".") and (name.endswith(".tmp") or name.endswith(".tmp.crc")):
+    if name.startswith(".") and (name.endswith((".tmp", ".tmp.crc"))):
         return CheckpointPath("temporary")
     if name.endswith(".crc") and len(name) > 5:
         return _sidecar(name, path)

@@ -112,6 +112,8 @@ def _check_members(archive: zipfile.ZipFile) -> None:
         name = member.filename
         if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name:
             raise FormatError(f"{_WHAT} holds a file with a name that climbs out: {name!r}", None, member.header_offset)
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise FormatError(f"{_WHAT} holds a file compressed as Java never does", None, member.header_offset)
         if name.endswith(".log") and member.file_size:
             raise FormatError(f"{_WHAT} holds a write-ahead log with something in it", None, member.header_offset)
 

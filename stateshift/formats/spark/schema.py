@@ -58,6 +58,8 @@ def decode_schema(content: bytes) -> SchemaFile:
         stores = [_decode_store(stream) for _ in range(_decode_count(stream))]
     if not stream.at_end():
         raise FormatError(f"{_WHAT} goes on after its end", None, stream.offset)
+    if not stores:
+        raise FormatError(f"{_WHAT} describes no store", None, 4)
     return SchemaFile(version, tuple(stores))
 
 
@@ -152,4 +154,4 @@ def _modified(text: str) -> Iterable[bytes]:
     for character in text:
         units = character.encode("utf-16-be", "surrogatepass")
         for start in range(0, len(units), 2):
-            yield units[start : start + 2].decode("utf-16-be", "surrogatepass").encode("utf-8", "surrogatepass")
+            yield (units[start : start + 2].decode("utf-16-be", "surrogatepass").encode("utf-8", "surrogatepass"))

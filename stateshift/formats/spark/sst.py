@@ -1,6 +1,6 @@
 """RocksDB's table files (SST, block-based), read without RocksDB.
 
-    blocks ... | footer: checksum type u8 | metaindex HANDLE | index HANDLE | padding to 41 | u32LE version | magic u64LE
+    blocks ... | footer: checksum type u8 | metaindex HANDLE | index HANDLE | padding | u32LE version | magic u64LE
     block      content | compression u8 | checksum u32LE          HANDLE = varint offset, varint size of the content
     content    entries | restarts u32LE* | count u32LE
     entry      shared varint | unshared varint | value size varint | rest of the key | value

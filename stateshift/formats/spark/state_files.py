@@ -58,16 +58,12 @@ class Changelog:
 
 def decode_delta(chunks: Iterable[bytes]) -> Iterator[Record]:
     """The changes of a compressed `N.delta`, in order; later ones of a key override earlier ones."""
-    stream = Stream(decompress(chunks), _WHAT)
-    yield from _plain_records(stream)
+    return _plain_records(Stream(decompress(chunks), _WHAT))
 
 
 def decode_snapshot(chunks: Iterable[bytes]) -> Iterator[Record]:
     """The entries of a compressed `N.snapshot`: nothing but puts."""
-    for record in decode_delta(chunks):
-        if record.value is None:
-            raise FormatError("a snapshot deletes a key")
-        yield record
+    return _plain_records(Stream(decompress(chunks), _WHAT), deletes=False)
 
 
 def encode_delta(records: Iterable[Record], codec: str = "lz4") -> Iterator[bytes]:
@@ -112,7 +108,7 @@ def with_row_checksum(record: Record) -> Record:
     return Record(key, crc32c(value, crc32c(key)).to_bytes(4, "little") + value)
 
 
-def _plain_records(stream: Stream) -> Iterator[Record]:
+def _plain_records(stream: Stream, deletes: bool = True) -> Iterator[Record]:
     take, unpack = stream.take, _INT.unpack
     while True:
         start = stream.offset
@@ -123,7 +119,7 @@ def _plain_records(stream: Stream) -> Iterator[Record]:
         key = take(length)
         start = stream.offset
         (length,) = unpack(take(4))
-        if length < -1:
+        if length < -1 or (length == -1 and not deletes):
             raise FormatError(f"{_WHAT} claims a value of {length} bytes", None, start)
         yield Record(key, None if length == -1 else take(length))
 

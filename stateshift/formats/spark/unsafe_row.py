@@ -104,9 +104,7 @@ def _array(content: bytes, base: int, end: int, element: DataType) -> tuple[Any,
     nulls = int.from_bytes(content[base + 8 : base + 8 + bits], "little")
     array = _Container(content, base, end)
     first = base + 8 + bits
-    return tuple(
-        None if nulls >> i & 1 else _value(array, first + width * i, element) for i in range(count)
-    )
+    return tuple(None if nulls >> i & 1 else _value(array, first + width * i, element) for i in range(count))
 
 
 def _map(content: bytes, base: int, end: int, wanted: MapType) -> tuple[tuple[Any, Any], ...]:

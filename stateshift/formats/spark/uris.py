@@ -15,9 +15,7 @@ import unicodedata
 from collections.abc import Mapping
 from urllib.parse import unquote
 
-_LEGAL = frozenset(
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.!~*'():@&=+$,;/"
-)
+_LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.!~*'():@&=+$,;/")
 
 
 def encode_location(location: str) -> str:

@@ -1,3 +1,5 @@
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +29,11 @@ def rewritten(content, prefixes, unmapped="refuse", size=7):
 
 def test_entries_are_read_with_their_offsets():
     first, second = decode_source_log([LOG[:10], LOG[10:]])
-    assert (first.path, first.fields["timestamp"], first.offset) == ("file:///in/a%20b/é.json", 1767225600000, 3)
+    assert (first.path, first.fields["timestamp"], first.offset) == (
+        "file:///in/a%20b/é.json",
+        1767225600000,
+        3,
+    )
     assert second.path == 'file:///in/c"d.json'
     assert LOG[second.offset : second.offset + 2] == b"{ "
 
@@ -90,7 +96,7 @@ def test_locations_are_quoted_as_hadoop_quotes_them(location, uri):
         (b"v1\n1767225600000", "rate"),
         (b'\x00v1\n{"t":{"0":1}}', "kafka"),
         (b"v1", "file"),
-        (b"v1\n{\"x\":1}", "unknown"),
+        (b'v1\n{"x":1}', "unknown"),
         (b"\x00\x01", "unknown"),
         (b"", "unknown"),
     ],
@@ -126,7 +132,5 @@ def test_a_version_nobody_knows_is_refused_by_name():
 @given(st.lists(st.binary(max_size=30), max_size=4))
 def test_random_bytes_raise_nothing_but_format_errors(pieces):
     for read in (decode_source_log, lambda p: rewrite_source_log(p, Relocation({}), "keep")):
-        try:
+        with contextlib.suppress(FormatError):
             list(read([b"v1\n", *pieces]))
-        except FormatError:
-            pass

@@ -1,0 +1,103 @@
+"""The command line, driven as a program would: argv in; exit code, stdout and stderr out. The outside is in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stateshift.cli import main
+from stateshift.clusters.memory import MemoryCluster
+from stateshift.migration import Doors
+from stateshift.storage.memory import MemoryDisk
+from stateshift.storage.protocol import Storage
+from tests.support.checkpoints import Checkpoint, put
+
+SOURCE, TARGET = "hdfs://here:8020/ck/orders", "hdfs://there:8020/ck/orders"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command answered."""
+
+    code: int | None
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+
+class StillClock:
+    """Nobody waits."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_772_000_000.0
+
+    def now(self) -> float:
+        self.seconds += 0.25
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+@dataclass
+class Outside:
+    """A disk and a cluster, and the doors to them; `opening` may wrap what is opened."""
+
+    disk: MemoryDisk = field(default_factory=MemoryDisk)
+    cluster: MemoryCluster = field(default_factory=MemoryCluster)
+    opening: Callable[[Storage], Storage] = field(default=lambda storage: storage)
+
+    def __post_init__(self) -> None:
+        self.cluster = MemoryCluster(on_start=self._commit)
+
+    @property
+    def doors(self) -> Doors:
+        return Doors(lambda location: self.opening(self.disk.open(location)), lambda spec, workdir: self.cluster,
+                     StillClock())  # fmt: skip
+
+    def _commit(self, submission: Any) -> None:
+        """A job that is started commits its next batch at once."""
+        storage = self.disk.open(submission.location)
+        last = max(int(file.path.split("/")[1]) for file in storage.list("commits"))
+        put(storage, f"commits/{last + 1}", b'v1\n{"nextBatchWatermarkMs":0}')
+
+    def run(self, *argv: str) -> Said:
+        return said(*argv, doors=self.doors)
+
+
+def said(*argv: str, doors: Doors | None = None) -> Said:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(argv, doors)
+    return Said(code, out.getvalue(), err.getvalue())
+
+
+def with_checkpoint(checkpoint: Checkpoint | None = None) -> Outside:
+    outside = Outside()
+    (checkpoint or Checkpoint()).write(outside.disk.open(SOURCE))
+    return outside
+
+
+def write_spec(folder: Path, **job: Any) -> str:
+    """A spec of one job that moves from SOURCE to TARGET."""
+    path = folder / "spec.json"
+    path.write_text(json.dumps(spec_of(**job)))
+    return str(path)
+
+
+def spec_of(**job: Any) -> dict[str, Any]:
+    moved = {"job_name": "Orders (eu)", "checkpoint_location": SOURCE, "remote_location": TARGET, **job}
+    return {"version": 1, "engine": "spark", "jobs": [moved]}
+
+
+def submitting() -> dict[str, Any]:
+    """What makes the job start on the target."""
+    return {"target_cluster": "b", "submit": {"command": "start"}}

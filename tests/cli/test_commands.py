@@ -1,0 +1,328 @@
+"""Commands from argv to exit code, on a disk and a cluster in memory."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from stateshift.errors import StorageError
+from stateshift.storage.protocol import Storage
+from tests.cli.support import SOURCE, TARGET, Outside, said, spec_of, submitting, with_checkpoint, write_spec
+from tests.support.checkpoints import Checkpoint, held, put
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("STATESHIFT_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+# ---- inspect, verify
+
+
+def test_inspect_tells_programs_what_was_promised() -> None:
+    found = with_checkpoint(Checkpoint(batches=3, planned=True)).run("inspect", SOURCE, "--json")
+    document = found.document
+    assert (found.code, found.err) == (0, "")
+    assert (document["engine"], document["kind"], document["epoch"], document["epochs"]) == (
+        "spark", "checkpoint", 2, [0, 1, 2],
+    )  # fmt: skip
+    assert document["operators"] == [
+        {"image": "", "id": "0", "name": None, "uid": None, "provider": "hdfs-backed", "shards": 2,
+         "stores": [{"name": "default", "files": 6, "bytes": document["operators"][0]["stores"][0]["bytes"]}]}
+    ]  # fmt: skip
+    assert document["files"]["count"] == 14
+    assert 0 < document["files"]["needed"]["count"] <= 14
+    assert document["images"][0]["planned"] == 3
+    assert document["paths"] == document["warnings"] == []
+
+
+def test_inspect_tells_a_person_the_same() -> None:
+    found = with_checkpoint(Checkpoint(batches=3, planned=True, inputs="file:///data/in")).run("inspect", SOURCE)
+    assert f"Spark checkpoint at {SOURCE}" in found.out
+    assert "2 committed, 3 planned and not committed" in found.out
+    assert "file:///data/in  input" in found.out
+
+
+def test_inspect_lists_all_files_and_which_a_restart_needs() -> None:
+    outside = with_checkpoint()
+    listed = outside.run("inspect", SOURCE, "--files", "--json").document["files"]["list"]
+    by_path = {row["path"]: row["needed"] for row in listed}
+    assert by_path["commits/2"] and not by_path["commits/0"]
+    assert "commits/2" in outside.run("inspect", SOURCE, "--files").out
+
+
+def test_inspect_decodes_a_single_file() -> None:
+    outside = with_checkpoint()
+    document = outside.run("inspect", f"{SOURCE}/offsets/2", "--json").document
+    assert document["kind"] == "file" and document["epoch"] is None
+    assert "conf" in json.dumps(document["content"])
+    assert outside.run("inspect", f"{SOURCE}/commits/2").code == 0
+
+
+def test_inspect_shows_as_many_entries_of_a_store_as_it_was_asked_for() -> None:
+    document = with_checkpoint(Checkpoint(keys=5, shards=1)).run(
+        "inspect", SOURCE, "--entries", "--limit", "2", "--json"
+    ).document  # fmt: skip
+    assert len(document["entries"]) == 2 and document["entries_more"] is True
+    assert document["entries"][0].keys() == {"operator", "store", "shard", "key", "value"}
+
+
+def test_inspect_looks_for_operators_by_their_names() -> None:
+    outside = Outside()
+    Checkpoint().write(outside.disk.open(SOURCE), "552794753_mytest")
+    names = outside.run("inspect", SOURCE, "--uids", "SKtest(mytest), Join", "--json").document["uids"]
+    assert [(row["name"], row["found"]) for row in names] == [("SKtest(mytest)", True), ("Join", False)]
+
+
+def test_what_is_not_there_is_a_storage_error() -> None:
+    found = Outside().run("inspect", SOURCE)
+    assert found.code == 6 and found.err.startswith(f"error: nothing is at {SOURCE}\n")
+    assert Outside().run("inspect", SOURCE, "--json").document["error"] == "MissingFile"
+
+
+def test_verify_says_whether_a_job_could_restart() -> None:
+    outside = with_checkpoint()
+    assert outside.run("verify", SOURCE, "--json").document == {
+        "restartable": True, "epoch": 2, "epochs": [0, 1, 2], "findings": [],
+    }  # fmt: skip
+    outside.disk.open(SOURCE).remove("state/0/1/3.delta")
+    broken = outside.run("verify", SOURCE, "--json")
+    assert broken.code == 5 and broken.document["restartable"] is False
+    assert broken.document["findings"][0].keys() >= {"level", "path", "offset", "message"}
+    assert "a job cannot restart" in outside.run("verify", SOURCE).out
+
+
+# ---- plan
+
+
+def test_plan_changes_nothing_and_says_what_would_be_done(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    before = outside.disk.snapshot()
+    found = outside.run("plan", write_spec(tmp_path), "--json")
+    document = found.document
+    assert found.code == 0
+    assert [phase["name"] for phase in document["phases"]] == ["halt", "copy", "compare", "publish"]
+    assert document["phases"][1].keys() >= {"name", "steps", "files", "bytes"}
+    assert document["estimate"].keys() >= {"seconds", "downtime_seconds"}
+    assert document["findings"][0].keys() >= {"level", "message", "waive"}
+    assert document["fingerprint"] in outside.run("plan", write_spec(tmp_path)).out
+    assert outside.disk.snapshot() == before and not (tmp_path / ".stateshift").exists()
+
+
+def test_a_plan_with_a_refusal_is_shown_and_exits_4(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    put(outside.disk.open(TARGET), "metadata", b"{}")
+    found = outside.run("plan", write_spec(tmp_path))
+    assert found.code == 4
+    assert f"refuse: the target {TARGET} is not empty" in found.out
+
+
+def test_a_refusal_that_can_be_waived_names_its_waiver(tmp_path: Path) -> None:
+    outside = with_checkpoint(Checkpoint(inputs="file:///data/in"))
+    found = outside.run("plan", write_spec(tmp_path), "--json")
+    refused = [f for f in found.document["findings"] if f["level"] == "refuse"]
+    assert [f["waive"] for f in refused] == ["paths-stay"]
+    assert "paths-stay" in outside.run("plan", write_spec(tmp_path)).out
+    assert outside.run("plan", write_spec(tmp_path, waive=["paths-stay"])).code == 0
+
+
+def test_the_plan_of_a_running_job_is_marked_as_provisional(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    spec = spec_of(source_cluster="a") | {"clusters": {"a": {"kind": "manual"}}}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    assert "provisional" not in outside.run("plan", "spec.json").out
+    outside.cluster.run("Orders (eu)", SOURCE)
+    plans = outside.run("plan", "spec.json", "--json").document["plans"]
+    assert [(plan["purpose"], plan["provisional"]) for plan in plans] == [("halt", False), ("move", True)]
+    shown = outside.run("plan", "spec.json").out
+    assert shown.index("Orders (eu): stop the job") < shown.index("provisional: the job runs")
+
+
+def test_a_saved_plan_can_be_looked_at_and_applied(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    saved = outside.run("plan", write_spec(tmp_path), "-o", "orders.plan")
+    assert "stateshift apply orders.plan" in saved.err
+    assert not list(tmp_path.glob("*.tmp"))
+    again = outside.run("plan", "orders.plan", "--json").document
+    assert again["fingerprint"] == json.loads(Path("orders.plan").read_text())["fingerprint"]
+    assert outside.run("apply", "orders.plan", "--yes").code == 0
+
+
+def test_a_stale_plan_is_refused(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    outside.run("plan", write_spec(tmp_path), "-o", "orders.plan")
+    put(outside.disk.open(SOURCE), "state/0/0/9.delta", b"x")
+    found = outside.run("apply", "orders.plan", "--yes", "--json")
+    assert found.code == 4 and found.document["error"] == "StalePlan"
+
+
+def test_a_plan_that_was_changed_by_hand_is_refused(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    outside.run("plan", write_spec(tmp_path), "-o", "orders.plan")
+    Path("orders.plan").write_text(Path("orders.plan").read_text().replace("copy/0", "copy/7", 1))
+    assert outside.run("apply", "orders.plan", "--yes").code == 4
+
+
+# ---- apply, and what comes after
+
+
+@pytest.mark.row("IS-4")
+def test_apply_moves_the_job_and_reports_its_downtime(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    spec = spec_of(**submitting()) | {"clusters": {"b": {"kind": "command", "submit": "x", "find": "x", "stop": "x"}}}
+    (tmp_path / "spec.json").write_text(json.dumps(spec))
+    found = outside.run("apply", "spec.json", "--yes", "--json")
+    assert found.code == 0, found.err
+    document = found.document
+    assert document["state"] == "finished" and document["run"] in document["workdir"]
+    assert [phase["name"] for phase in document["report"]["phases"]][-2:] == ["submit", "confirm"]
+    assert document["report"]["phases"][0].keys() >= {"name", "seconds", "files", "bytes"}
+    assert document["report"]["downtime_seconds"] > 0
+    assert len(outside.cluster.submissions) == 1
+    shown = outside.run("status", document["workdir"]).out
+    assert "to the first batch committed on the target" in shown
+
+
+def test_apply_needs_yes_where_nobody_can_be_asked(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    before = outside.disk.snapshot()
+    found = outside.run("apply", write_spec(tmp_path))
+    assert found.code == 2 and "error: --yes: needed" in found.err
+    assert f"hint: stateshift apply {tmp_path}/spec.json --yes" in found.err
+    assert outside.disk.snapshot() == before and not (tmp_path / ".stateshift").exists()
+
+
+def test_apply_of_what_is_refused_begins_no_run(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    put(outside.disk.open(TARGET), "metadata", b"{}")
+    found = outside.run("apply", write_spec(tmp_path), "--yes", "--json")
+    assert found.code == 4 and found.document["findings"][0]["level"] == "refuse"
+    assert "stateshift resume" not in found.err and not (tmp_path / ".stateshift").exists()
+
+
+def test_the_resume_command_is_told_before_anything_begins(tmp_path: Path) -> None:
+    found = with_checkpoint().run("apply", write_spec(tmp_path), "--yes", "--workdir", "my run")
+    lines = found.err.splitlines()
+    told = lines.index("if this is interrupted: stateshift resume 'my run'")
+    assert told < lines.index("Orders (eu): halt")
+
+
+def test_a_workdir_that_holds_a_run_is_not_used_for_another(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    assert outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w").code == 0
+    again = outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w")
+    assert again.code == 8 and "hint: stateshift resume w" in again.err
+
+
+def test_a_run_is_verified_listed_and_rolled_back(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    before = held(outside.disk.open(SOURCE))
+    workdir = outside.run("apply", write_spec(tmp_path), "--yes", "--json").document["workdir"]
+    assert outside.run("verify", workdir, "--json").document["holds"] is True
+    assert [one["state"] for one in outside.run("runs", "--json").document] == ["finished"]
+    assert workdir in outside.run("runs").out
+    put(outside.disk.open(TARGET), "commits/2", b"spoilt")
+    broken = outside.run("verify", workdir, "--json")
+    assert broken.code == 5 and broken.document["findings"][0]["path"].endswith("commits/2")
+    assert outside.run("rollback", workdir).code == 2
+    put(outside.disk.open(TARGET), "commits/2", before["commits/2"])
+    back = outside.run("rollback", workdir, "--yes", "--json")
+    assert (back.code, back.document["state"]) == (0, "rolled-back")
+    assert held(outside.disk.open(SOURCE)) == before and not held(outside.disk.open(TARGET))
+    assert outside.run("rollback", workdir).code == 0
+    assert "nothing is left to do" in outside.run("status", workdir).out
+
+
+class Failing:
+    """A storage that fails to write one path; everything else goes through."""
+
+    def __init__(self, inner: Storage, path: str) -> None:
+        self._inner, self._path = inner, path
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def write(self, path: str, *rest: object, **named: object) -> int:
+        if path == self._path:
+            raise StorageError("no space left", location=self._inner.location)
+        return self._inner.write(path, *rest, **named)  # type: ignore[arg-type]
+
+
+def test_a_run_that_fails_is_reported_in_one_document_and_can_be_resumed(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    outside.opening = lambda storage: Failing(storage, "commits/2")  # type: ignore[assignment, return-value]
+    failed = outside.run("apply", write_spec(tmp_path), "--yes", "--json")
+    document = failed.document
+    assert failed.code == document["exit_code"] == 6
+    assert (document["state"], document["error"], document["message"]) == ("failed", "StorageError", "no space left")
+    assert document["step"].startswith("publish/")
+    assert f"stateshift resume {document['workdir']}" in failed.err
+    shown = outside.run("status", document["workdir"])
+    assert "stopped by StorageError" in shown.out and f"stateshift resume {document['workdir']}" in shown.out
+    assert outside.run("status", document["workdir"], "--json").document["failure"]["step"] == document["step"]
+    outside.opening = lambda storage: storage
+    assert outside.run("resume", document["workdir"], "--json").document["state"] == "finished"
+    assert outside.run("resume", document["workdir"]).code == 0
+
+
+def test_a_run_whose_process_was_killed_is_told_as_interrupted(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    workdir = outside.run("apply", write_spec(tmp_path), "--yes", "--json").document["workdir"]
+    journal = Path(workdir) / "journal"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:6]) + lines[6][:20])
+    document = outside.run("status", workdir, "--json").document
+    assert (document["state"], document["at_work"]) == ("interrupted", False)
+
+
+def test_a_damaged_run_does_not_hide_the_others(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    outside.run("apply", write_spec(tmp_path), "--yes")
+    bad = tmp_path / ".stateshift" / "bad"
+    bad.mkdir()
+    (bad / "journal").write_bytes(b"not a journal\nat all\n")
+    assert [one["state"] for one in outside.run("runs", "--json").document] == ["finished", "damaged"]
+    assert "damaged" in outside.run("runs").out
+    assert outside.run("status", str(bad)).code == 8
+
+
+def test_what_is_no_workdir_is_refused() -> None:
+    for verb in ("resume", "rollback", "status"):
+        found = said(verb, "nowhere")
+        assert found.code == 8 and "hint: stateshift runs" in found.err
+
+
+# ---- uid, schema
+
+
+@pytest.mark.row("IS-7")
+def test_uid_tells_directory_results_and_flink_id() -> None:
+    found = said("uid", "SKtest(mytest)", "geeks", "--json").document
+    assert found[0] == {
+        "name": "SKtest(mytest)", "hash": 552794753, "directory": "552794753_mytest",
+        "results_directory": "552794753_mytest_RES", "flink_operator_id": found[0]["flink_operator_id"],
+    }  # fmt: skip
+    assert found[1]["hash"] == 17879567
+    assert "552794753_mytest_RES" in said("uid", "SKtest(mytest)").out
+
+
+def test_uid_takes_a_profile_by_name_or_by_its_constants() -> None:
+    assert said("uid", "SKtest(mytest)", "--profile", "java-signed", "--json").document[0]["hash"] == -447205256
+    assert said("uid", "ab", "--profile", "31,1000000009,-96", "--json").document[0]["hash"] == 1 + 2 * 31
+    assert said("uid", "ab", "--profile", "30,7,0,signed").code == 0
+    wrong = said("uid", "ab", "--profile", "md5")
+    assert wrong.code == 2 and "no such profile" in wrong.err
+
+
+def test_two_names_with_one_directory_are_refused_naming_both() -> None:
+    found = said("uid", "ab", "ba", "--profile", "1,1000,0")
+    assert found.code == 4 and "'ab' and 'ba'" in found.err
+
+
+def test_schema_prints_the_schema_of_the_spec() -> None:
+    assert said("schema").document == said("schema", "--json").document
+    assert "jobs" in said("schema").document["properties"]

@@ -1,0 +1,146 @@
+"""Errors: one line of fact, then the way out; with --json one document; the exit code of their class."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stateshift import errors
+from stateshift.cli import as_json
+from stateshift.cli.failing import described, ours, tell
+from stateshift.cli.terminal import Terminal
+from stateshift.cli.text import plain_text
+from stateshift.errors import Complaint, FormatError, PlanError, SpecError, StorageError
+from tests.cli.support import Outside, said, with_checkpoint, write_spec
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+def test_an_error_is_a_fact_and_then_the_way_out() -> None:
+    error = PlanError("target holds an image at epoch 12", hint="stateshift inspect s3://b/orders")
+    assert plain_text(described(error)) == (
+        "error: target holds an image at epoch 12\nhint: stateshift inspect s3://b/orders\n"
+    )
+
+
+def test_a_spec_error_says_everything_that_is_wrong() -> None:
+    error = SpecError(
+        (Complaint("/jobs/0/verify", "no such level", "all", "entries, digests or none"), Complaint("", "no jobs")),
+        hint="stateshift schema",
+    )
+    assert plain_text(described(error)).splitlines() == [
+        "error: the request is not valid, for 2 reasons",
+        '  /jobs/0/verify: no such level (found "all", expected entries, digests or none)',
+        "  /: no jobs",
+        "hint: stateshift schema",
+    ]
+
+
+def test_a_long_value_is_not_shown_whole() -> None:
+    error = SpecError((Complaint("/jobs", "not a list", "x" * 500, "a list"),))
+    assert len(plain_text(described(error))) < 150
+
+
+def test_where_bytes_are_wrong_is_said_to_the_byte() -> None:
+    shown = plain_text(described(FormatError("not a delta", "state/0/0/1.delta", 17)))
+    assert shown == "error: state/0/0/1.delta: not a delta (at byte 17)\n"
+
+
+def test_credentials_in_an_error_are_never_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    secret = "s3://key:hunter2@bucket/x?X-Amz-Signature=abcdef"
+    error = StorageError(f"{secret} refused us", location=secret, hint=f"stateshift inspect {secret}")
+    for asked in (False, True):
+        assert tell(error, Terminal(json=asked)) == 6
+        said = capsys.readouterr()
+        assert "hunter2" not in said.out + said.err and "abcdef" not in said.out + said.err
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [errors.FormatError, errors.UnknownVersion, errors.PlanError, errors.StalePlan, errors.Incompatible,
+     errors.VerifyError, errors.StorageError, errors.MissingFile, errors.TransientStorageError, errors.ClusterError,
+     errors.JournalError, errors.Interrupted],
+)  # fmt: skip
+def test_every_error_is_one_document_and_its_own_exit_code(
+    kind: type[errors.StateshiftError], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = tell(kind("a fact", hint="a way out"), Terminal(json=True))
+    document = json.loads(capsys.readouterr().out)
+    assert code == document["exit_code"] == kind.exit_code
+    assert (document["error"], document["message"], document["hint"]) == (kind.__name__, "a fact", "a way out")
+
+
+def test_what_a_disk_refuses_is_a_storage_error_and_no_bug_of_ours() -> None:
+    error = ours(PermissionError(13, "Permission denied", "/runs/journal"))
+    assert isinstance(error, StorageError) and error.fact == "Permission denied: /runs/journal"
+    assert ours(OSError(28, "No space left on device")).exit_code == 6  # type: ignore[union-attr]
+    assert ours(KeyboardInterrupt()).exit_code == 130  # type: ignore[union-attr]
+    assert ours(ZeroDivisionError()) is None
+
+
+def test_a_bug_of_ours_keeps_its_traceback_and_asks_for_a_report(capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        _ = {}["no such key"]  # type: ignore[var-annotated]
+    except KeyError as bug:
+        assert tell(bug, Terminal(json=True)) == 1
+    told = capsys.readouterr()
+    path = Path(json.loads(told.out)["traceback"])
+    assert f"hint: this is a bug of ours: please report it, with {path}" in told.err
+    assert "test_a_bug_of_ours" in path.read_text() and path.stat().st_mode & 0o077 == 0
+    path.unlink()
+
+
+def test_an_argument_that_does_not_fit_is_told_like_any_other_error() -> None:
+    found = said("plan")
+    assert found.code == 2 and found.out == ""
+    assert found.err.startswith("error: stateshift plan: ") and "hint: stateshift plan --help" in found.err
+    assert said("plan", "--json").document["error"] == "SpecError"
+    assert said("no-such-command").code == 2
+    assert said("apply", "x", "--throttle", "fast").code == 2
+
+
+def test_every_complaint_about_a_spec_reaches_the_user(tmp_path: Path) -> None:
+    (tmp_path / "spec.json").write_text('{"version": 1, "jobs": [{"job_name": 1, "chekpoint_location": "x"}]}')
+    found = said("plan", "spec.json", "--json")
+    assert found.code == 2
+    assert len(found.document["complaints"]) > 1
+    assert all(complaint.keys() >= {"pointer", "message", "found", "expected"} for complaint in
+               found.document["complaints"])  # fmt: skip
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"", b"{", b"[]", b'{"stateshift_plan": 99}'])
+def test_what_is_neither_spec_nor_plan_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "spec.json").write_bytes(content)
+    assert said("plan", "spec.json").code in (2, 4)
+
+
+def test_a_spec_that_cannot_be_read_is_the_authors_to_correct(tmp_path: Path) -> None:
+    assert said("plan", "no-such-file").code == 2
+    assert "stateshift resume" in said("apply", str(tmp_path), "--yes").err
+
+
+def test_a_file_where_the_workdir_should_be_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    found = with_checkpoint().run("apply", write_spec(tmp_path), "--yes", "--workdir", "taken/run")
+    assert found.code == 6 and "bug of ours" not in found.err
+
+
+def test_a_plan_that_cannot_be_saved_leaves_nothing_behind(tmp_path: Path) -> None:
+    found = with_checkpoint().run("plan", write_spec(tmp_path), "-o", "no/such/folder/plan")
+    assert found.code == 6
+
+
+def test_nothing_but_the_document_is_on_stdout(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    for argv in (("plan", write_spec(tmp_path), "--json", "-v"), ("apply", write_spec(tmp_path), "--yes", "--json")):
+        assert isinstance(outside.run(*argv).document, dict)
+    assert isinstance(Outside().run("verify", "hdfs://here:8020/none", "--json").document, dict)
+
+
+def test_an_error_document_holds_where_it_happened() -> None:
+    document = as_json.error(FormatError("not a delta", "1.delta", 17))
+    assert (document["path"], document["offset"]) == ("1.delta", 17)

@@ -1,0 +1,58 @@
+"""Help answers at once, ends with an example and exit codes, and nothing heavy is imported to print words."""
+
+import subprocess
+import sys
+
+import pytest
+
+from stateshift.cli import entry
+from tests.cli.support import said
+
+COMMANDS = [module.__name__.rpartition(".")[2] for module in entry.COMMANDS]
+HEAVY = {"pyspark", "py4j", "fsspec", "pyarrow", "mmh3", "hdfs", "cramjam", "requests", "rich", "pandas", "numpy"}
+
+
+def imported_by(*argv: str) -> set[str]:
+    program = f"import sys\nfrom stateshift.cli import main\nmain({list(argv)!r})\nprint('MODULES', *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stdout.rpartition("MODULES")[2].split())
+
+
+@pytest.mark.parametrize("argv", [("--help",), ("apply", "--help"), ("--version",), ()])
+def test_words_are_printed_without_anything_heavy(argv: tuple[str, ...]) -> None:
+    modules = imported_by(*argv)
+    assert not {module.split(".")[0] for module in modules} & HEAVY
+    ours = {module for module in modules if module.startswith("stateshift.")}
+    assert not {m for m in ours if not m.startswith("stateshift.cli")} - {"stateshift.errors"}
+
+
+def test_importing_the_command_line_imports_nothing() -> None:
+    program = "import sys, stateshift.cli; print(*(m for m in sys.modules if m.startswith('stateshift')))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == {"stateshift", "stateshift.cli"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_takes_json_and_verbose_and_ends_with_an_example_and_exit_codes(command: str) -> None:
+    help = said(command, "--help")
+    assert help.code == 0
+    assert "--json" in help.out and "-v, --verbose" in help.out
+    example, codes = help.out.split("Example:")[1].split("Exit codes:")
+    assert all(line.strip().startswith(f"stateshift {command}") for line in example.strip().splitlines())
+    assert codes.split()[0] == "0"
+
+
+def test_the_commands_of_later_issues_are_not_announced() -> None:
+    assert COMMANDS == [
+        "inspect", "verify", "plan", "apply", "resume", "rollback", "status", "runs", "uid", "schema",
+    ]  # fmt: skip
+
+
+def test_no_command_shortens_what_the_overview_says_of_it() -> None:
+    overview = said("--help").out.split("Commands:")[1].split("Example:")[0]
+    assert "..." not in overview
+
+
+def test_the_module_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "stateshift", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("stateshift ")

@@ -1,0 +1,85 @@
+"""Reports and states as text, from values."""
+
+from dataclasses import replace
+
+from stateshift.cli import as_json, render_run
+from stateshift.cli.render_run import Listed
+from stateshift.cli.text import plain_text
+from stateshift.executor import Broken
+from stateshift.migration import Verdict
+from stateshift.report import FailureReport, JobReport, PhaseReport, Report
+from stateshift.step import Discrepancy
+
+PHASES = (
+    PhaseReport("halt", 0.0, 2.0, 2, 2, 0, 0),
+    PhaseReport("copy", 2.0, 6.0, 12, 12, 3000, 3 << 20),
+    PhaseReport("confirm", 8.0, 4.0, 1, 1, 0, 0),
+)
+JOB = JobReport("orders", "finished", PHASES, 3000, 3 << 20, 11.5, "halt", False, (), ())
+REPORT = Report("r1", "finished", 12.0, 11.5, PHASES, (JOB,), (), None)
+
+
+def test_a_report_shows_when_each_phase_was_at_work_and_how_long_the_job_was_down() -> None:
+    assert plain_text(render_run.report(REPORT, "w")).splitlines() == [
+        "run r1: finished",
+        "  orders (finished): 3,000 files, 3.0 MiB",
+        "  phase    begun at   took  steps  files     size  timeline",
+        "  halt       0.00 s  2.0 s      2      -        -  ████",
+        "  copy        2.0 s  6.0 s     12  3,000  3.0 MiB      ████████████",
+        "  confirm     8.0 s  4.0 s      1      -        -                  ████████",
+        "  took      12 s",
+        "  downtime  12 s, counted from the halt, to the first batch committed on the target",
+        "  workdir   w",
+    ]
+
+
+def test_what_a_rollback_had_to_leave_and_what_is_worth_a_note_is_shown() -> None:
+    job = replace(JOB, state="rolled-back", left=("x was changed since: left",), notes=("no batch yet",))
+    back = replace(REPORT, state="rolled-back", jobs=(job,), left=("y: 2 files that this run did not write",))
+    shown = plain_text(render_run.report(back, "w"))
+    assert "left: x was changed since: left" in shown and "left: y: 2 files" in shown
+    assert "note: no batch yet" in shown and "undone" in shown
+
+
+def test_a_failure_says_why_where_and_how_to_go_on() -> None:
+    failure = FailureReport("StorageError", "no space left", "make room", 6, "copy/3")
+    failed = replace(REPORT, state="failed", failure=failure)
+    shown = plain_text(render_run.status(failed, "my run", held=False))
+    assert "stopped by StorageError (in step copy/3): no space left\nhint: make room\n" in shown
+    assert "stateshift resume 'my run'" in shown and "stateshift rollback 'my run'" in shown
+
+
+def test_a_run_that_nobody_works_on_is_interrupted_and_one_at_work_is_running() -> None:
+    running = replace(REPORT, state="running")
+    assert as_json.status(running, "w", held=False)["state"] == "interrupted"
+    assert as_json.status(running, "w", held=True)["state"] == "running"
+    assert "a process is at work on it now" in plain_text(render_run.status(running, "w", held=True))
+    assert "stateshift resume w" in plain_text(render_run.status(running, "w", held=False))
+
+
+def test_runs_are_a_line_each_also_when_one_is_damaged() -> None:
+    found = [Listed("a", REPORT, False), Listed("b", None, False, "torn")]
+    lines = plain_text(render_run.runs(found, ".")).splitlines()
+    assert [line.split()[0] for line in lines] == ["workdir", "a", "b"]
+    assert "finished" in lines[1] and "damaged" in lines[2] and "torn" in lines[2]
+    assert plain_text(render_run.runs([], "dir")) == "no runs below dir\n"
+
+
+def test_a_verdict_names_the_step_the_place_and_the_difference() -> None:
+    broken = Verdict((Broken(0, "copy/3", Discrepancy("hdfs://t/a", "size 3", "nothing")),), ("gone on",))
+    assert plain_text(render_run.verdict(broken, REPORT, "w")).splitlines() == [
+        "1 thing does not hold any more of run r1: w",
+        "  copy/3: hdfs://t/a: expected size 3, found nothing",
+        "  note: gone on",
+    ]
+    document = as_json.verdict(broken, REPORT, "w")
+    assert document["restartable"] is document["holds"] is False
+    assert document["findings"][0]["message"] == "expected size 3, found nothing"
+
+
+def test_the_report_of_a_run_has_the_promised_keys() -> None:
+    document = as_json.run(REPORT, "w")
+    assert document.keys() == {"run", "state", "report", "workdir"}
+    assert document["report"]["downtime_seconds"] == 11.5
+    assert [phase["name"] for phase in document["report"]["phases"]] == ["halt", "copy", "confirm"]
+    assert document["report"]["phases"][0].keys() >= {"name", "seconds", "files", "bytes"}

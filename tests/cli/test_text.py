@@ -1,0 +1,39 @@
+import io
+
+from rich.console import Console
+
+from stateshift.cli.text import Cell, Gap, Line, Table, coloured, pairs, plain_text, section
+
+TABLE = Table(("name", ">bytes"), (("orders", "1,024"), (Cell("注文", "warn"), "7")))
+
+
+def test_columns_line_up_also_below_wide_characters() -> None:
+    assert plain_text([TABLE]) == "  name    bytes\n  orders  1,024\n  注文        7\n"
+
+
+def test_plain_lines_are_never_wrapped_and_never_end_in_blanks() -> None:
+    long = "x" * 500
+    assert plain_text([pairs((long, "short"), ("b", Cell("")))]) == f"  {long}  short\n  b\n"
+
+
+def test_a_section_without_content_is_not_there() -> None:
+    assert section("Findings") == ()
+    assert plain_text(section("Findings", Line("none", indent=2))) == "\nFindings\n  none\n"
+
+
+def test_a_terminal_gets_the_same_words_and_no_markup_is_read_from_them() -> None:
+    blocks = [Line("[bold]job[/bold]: warn", "warn"), Gap(), TABLE]
+    console = Console(file=io.StringIO(), force_terminal=True, width=60, highlight=False, markup=False)
+    with console.capture() as shown:
+        for renderable in coloured(blocks):
+            console.print(renderable)
+    plain = Console(file=io.StringIO(), width=60, no_color=True, force_terminal=False)
+    with plain.capture() as bare:
+        for renderable in coloured(blocks):
+            plain.print(renderable)
+    assert "\x1b[" in shown.get()
+    assert bare.get().split() == plain_text(blocks).split()
+
+
+def test_a_line_break_in_a_cell_does_not_break_the_table() -> None:
+    assert plain_text([Table(("a", "b"), (("x\ny", "z"),))]) == "  a    b\n  x y  z\n"

@@ -1,0 +1,61 @@
+"""Clusters of a spec, opened or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stateshift.clusters.opening import KINDS, check_submit, open_cluster
+from stateshift.errors import PlanError, SpecError
+from stateshift.spec.model import ClusterSpec
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_every_kind_opens_and_knows_its_name(kind: str, tmp_path: Path) -> None:
+    options = {"submit": "true"} if kind == "command" else {}
+    cluster = open_cluster(ClusterSpec("a", kind, options), str(tmp_path))
+    assert (cluster.name, cluster.kind) == ("a", kind)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["livy", "spark_standalone", "flink_rest"])
+def test_a_kind_of_a_later_version_is_refused_with_a_way_out(kind: str, tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=f"kind '{kind}' is not supported by this version") as raised:
+        open_cluster(ClusterSpec("a", kind), str(tmp_path))
+    assert raised.value.hint is not None and '"command"' in raised.value.hint
+
+
+def test_an_unknown_kind_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"unknown kind 'spark-submit' \(did you mean 'spark_submit'\?\)") as raised:
+        open_cluster(ClusterSpec("a", "spark-submit"), str(tmp_path))
+    assert raised.value.complaints[0].pointer == "/clusters/a/kind"
+
+
+def test_all_that_is_wrong_with_the_options_is_said_at_once(tmp_path: Path) -> None:
+    options = {"find": [], "stopp": "x", "seconds_max": "10", "environment": {"A": ["x"]}}
+    with pytest.raises(SpecError) as raised:
+        open_cluster(ClusterSpec("a/b", "command", options), str(tmp_path))
+    assert {(c.pointer, c.message) for c in raised.value.complaints} == {
+        ("/clusters/a~1b/submit", "is needed and not there"),
+        ("/clusters/a~1b/find", "does not fit"),
+        ("/clusters/a~1b/stopp", "unknown option 'stopp' (did you mean 'stop'?)"),
+        ("/clusters/a~1b/seconds_max", "does not fit"),
+        ("/clusters/a~1b/environment", "does not fit"),
+    }
+
+
+def test_two_clusters_of_one_run_keep_apart_what_they_remember(tmp_path: Path) -> None:
+    from stateshift.clusters.protocol import JobState, Submission
+
+    a, b = (open_cluster(ClusterSpec(name, "command", {"submit": "true"}), str(tmp_path)) for name in "ab")
+    a.submit(Submission("run.orders", "orders", "/x"))
+    assert b.find("run.orders").state is JobState.ABSENT
+
+
+def test_how_a_job_is_submitted_can_be_checked_before_anything_moves() -> None:
+    check_submit("spark_submit", {"application": "x.py", "arguments": ["a", 1]}, "/jobs/0/submit")
+    check_submit("command", {"anything": {"goes": 1}}, "/jobs/0/submit")
+    with pytest.raises(SpecError) as raised:
+        check_submit("spark_submit", {"arguments": "a"}, "/jobs/0/submit")
+    assert [c.pointer for c in raised.value.complaints] == ["/jobs/0/submit/application", "/jobs/0/submit/arguments"]

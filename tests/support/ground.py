@@ -1,0 +1,152 @@
+"""A place to move things on: a disk in memory (or a real folder), clusters in memory, a clock that does not wait."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from stateshift import migration
+from stateshift.clusters.memory import MemoryCluster
+from stateshift.clusters.protocol import Cluster
+from stateshift.engines.spark import planner, survey
+from stateshift.formats.marks import FOLDER, LOCK_SUFFIX
+from stateshift.migration import Doors, Proposal
+from stateshift.plan import Plan
+from stateshift.report import Report
+from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec
+from stateshift.storage import locations
+from stateshift.storage.memory import MemoryDisk
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Facts, Survey
+from stateshift.workdir import Workdir
+from tests.support.checkpoints import Checkpoint, put
+
+SOURCE, TARGET = "file:///here/orders", "file:///there/orders"
+
+
+class Clock:
+    """Stands still unless somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.time = 1_000_000.0
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+
+@dataclass
+class Ground:
+    """One machine, with a workdir in `folder`. `wrap` puts something around every storage that is opened."""
+
+    folder: Path
+    clock: Clock = field(default_factory=Clock)
+    wrap: Callable[[Storage], Storage] = lambda storage: storage
+    cluster: MemoryCluster = field(default_factory=MemoryCluster)
+
+    def __post_init__(self) -> None:
+        self.disk = MemoryDisk(self.clock.now)
+        self.runs = itertools.count(1)
+
+    @property
+    def doors(self) -> Doors:
+        return Doors(self.open, self._cluster, self.clock, stop=threading.Event(), host="here")
+
+    def open(self, location: str) -> Storage:
+        return self.wrap(self.disk.open(location))
+
+    def _cluster(self, spec: ClusterSpec, workdir: Workdir) -> Cluster:
+        return self.cluster
+
+    def write(self, checkpoint: Checkpoint | None = None, location: str = SOURCE, prefix: str = "") -> None:
+        """A checkpoint, ten minutes old."""
+        self.clock.time -= 600
+        (checkpoint or Checkpoint()).write(self.disk.open(location), prefix)
+        self.clock.time += 600
+
+    def put(self, location: str, content: bytes = b"x") -> None:
+        put(self.disk.open(locations.parent(location)), locations.name(location), content)
+
+    def remove(self, location: str) -> None:
+        self.disk.open(locations.parent(location)).remove(locations.name(location))
+
+    def held(self, location: str) -> dict[str, bytes]:
+        """What is there, but for what we leave beside an image."""
+        found = self.disk.snapshot(location)
+        return {path: content for path, content in found.items() if not path.startswith(f"{FOLDER}/")}
+
+    def locks(self) -> list[str]:
+        return [path for path in self.disk.snapshot() if path.endswith(LOCK_SUFFIX)]
+
+    def workdir(self, name: str = "run") -> Workdir:
+        return Workdir(self.folder / name)
+
+    def propose(self, spec: Spec) -> Proposal:
+        return migration.propose(spec, self.doors, self.workdir("planning"))
+
+    def apply(self, spec: Spec | Proposal, workdir: str = "run") -> Report:
+        proposal = spec if isinstance(spec, Proposal) else self.propose(spec)
+        return migration.apply(proposal, f"run-{workdir}", self.workdir(workdir), self.doors)
+
+    def resume(self, workdir: str = "run") -> Report:
+        return migration.resume(self.workdir(workdir), self.doors)
+
+    def rollback(self, workdir: str = "run", discard_progress: bool = False) -> Report:
+        return migration.rollback(self.workdir(workdir), self.doors, discard_progress)
+
+
+def spec_of(source: str = SOURCE, target: str | None = TARGET, **keys: Any) -> Spec:
+    """A spec of one job, in our dialect. What begins with `spec_` stands beside the jobs."""
+    beside = {key.removeprefix("spec_"): keys.pop(key) for key in [k for k in keys if k.startswith("spec_")]}
+    ends = {"checkpoint_location": source, **({"remote_location": target} if target else {})}
+    plain = {"version": 1, "engine": "spark", "jobs": [{"name": "orders", **ends, **keys}], **beside}
+    return parse_spec(json.dumps(plain))
+
+
+def running_spec(**keys: Any) -> Spec:
+    """The same job, where it is known how to stop and to start it."""
+    return spec_of(
+        spec_clusters={"ours": {"kind": "command", "find": "f", "submit": "s", "stop": "t"}},
+        source_cluster="ours", target_cluster="ours", submit={"command": "go"}, source_submit={"command": "back"},
+        **keys,
+    )  # fmt: skip
+
+
+def surveyed(checkpoint: Checkpoint, location: str = SOURCE, prefix: str = "", **more: bytes) -> Survey:
+    """The survey of a checkpoint that lies there alone."""
+    storage = MemoryDisk().open(location)
+    checkpoint.write(storage, prefix)
+    for path, content in more.items():
+        put(storage, path, content)
+    return survey.survey(storage)
+
+
+def empty(location: str = TARGET) -> Survey:
+    return Survey(location, None, "empty", ())
+
+
+def facts_of(source: Survey, target: Survey | None = None, **more: Any) -> Facts:
+    """As if everything had been found long after it was written."""
+    return Facts(replace(source, traits={"renames": True, "keeps_times": True}), target or empty(),
+                 at=1_000_000.0, **more)  # fmt: skip
+
+
+def plans_of(spec: Spec, facts: Facts) -> tuple[Plan, ...]:
+    return planner.plan(spec, spec.jobs[0], facts)
+
+
+def plan_of(spec: Spec, facts: Facts) -> Plan:
+    """The move plan, where it is the only one."""
+    (plan,) = plans_of(spec, facts)
+    return plan
+
+
+def job_of(spec: Spec) -> JobSpec:
+    return spec.jobs[0]
