@@ -45,7 +45,8 @@ def estimated(plan: Plan, facts: Facts) -> Estimate:
     rates = facts.rates or Rates(100e6, 200.0)
     moved = [p for p in plan.phases if p.name in ("copy", "transform", "compare", "publish")]
     # What is copied is read, written and synced; what is compared is read on both sides.
-    seconds = sum(2 * phase.files / rates.files_per_second + 2 * phase.bytes / rates.bytes_per_second for phase in moved)
+    files, size = sum(phase.files for phase in moved), sum(phase.bytes for phase in moved)
+    seconds = 2 * files / rates.files_per_second + 2 * size / rates.bytes_per_second
     starting = START_SECONDS if plan.phase("submit") else 0.0
     stopping = float(START_SECONDS / 2) if plan.phase("halt") and plan.purpose == "halt" else 0.0
     basis = (

@@ -158,9 +158,17 @@ CASES = {
     "collected": (collected, {}, ["default"]),
     "files": (copied, {}, []),
 }
-NEEDS = {"join-rocksdb-v3": (4, 1), "join-rocksdb-v4": (4, 3),
-         "join-rocksdb-v3-checksum": (4, 3), "join-rocksdb-v4-checksum": (4, 3), "window-rocksdb-format2": (4, 0),
-         "window-rocksdb-changelog": (3, 5), "dedup-checksum": (4, 3), "join-hdfs-checksum": (4, 3), "dedup-rocksdb-checksum": (4, 3)}  # fmt: skip
+NEEDS = {
+    "join-rocksdb-v3": (4, 1),
+    "join-rocksdb-v4": (4, 3),
+    "join-rocksdb-v3-checksum": (4, 3),
+    "join-rocksdb-v4-checksum": (4, 3),
+    "window-rocksdb-format2": (4, 0),
+    "window-rocksdb-changelog": (3, 5),
+    "dedup-checksum": (4, 3),
+    "join-hdfs-checksum": (4, 3),
+    "dedup-rocksdb-checksum": (4, 3),
+}
 
 
 def main(names: list[str]) -> None:

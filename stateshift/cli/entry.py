@@ -61,9 +61,7 @@ def enter(argv: Sequence[str] | None, doors: Doors | None) -> int | None:
         # Nobody reads any more (`… | head`). Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except KeyboardInterrupt:
-        return 128 + signal.SIGINT
-    except Exception as error:  # the settings file; commands tell their own
+    except (Exception, KeyboardInterrupt) as error:  # before a command began; commands tell their own
         from stateshift.cli.failing import tell
 
         return tell(error, terminal)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stateshift.cli.as_json import shown_state
+from stateshift.cli.as_json_run import shown_state
 from stateshift.cli.text import Block, Cell, Gap, Line, Table, Tone, pairs
 from stateshift.cli.units import bar, dash, many, number, size, span
 from stateshift.storage.locations import redact
@@ -33,8 +33,14 @@ def report(told: Report, workdir: str, held: bool = False) -> Iterator[Block]:
         yield Line(_job(job), indent=2)
         yield _phases(job.phases, told.seconds, undone=job.state == "rolled-back")
         yield from (Line(f"note: {redact(note)}", indent=2) for note in job.notes)
-        yield from (Line(f"left: {redact(line)}", "warn", indent=2) for line in job.left)
+        yield from _left(job.left)
+    yield from _left(told.left)
     yield pairs(*_summary(told, workdir))
+
+
+def _left(lines: Iterable[str]) -> Iterator[Block]:
+    """What a rollback had to leave where it is."""
+    return (Line(f"left: {redact(line)}", "warn", indent=2) for line in lines)
 
 
 def _job(job: JobReport) -> str:

@@ -52,7 +52,8 @@ def parse(text: str, cwd: str | None = None) -> Location:
     try:
         url = _URL.fullmatch(spelled(text, cwd))
     except NoLocation as error:
-        raise StorageError(f"{redact(text)} is not a location", hint=f"expected {error}", location=redact(text)) from error
+        place = redact(text)
+        raise StorageError(f"{place} is not a location", hint=f"expected {error}", location=place) from error
     if url is None:
         raise StorageError(f"{text!r} is a relative path", hint="give the full path, or a URL", location=text)
     return Location(_ALIASES.get(url[1], url[1]), url[2], url[3])

@@ -1,7 +1,6 @@
 """Errors: one line of fact, then the way out; with --json one document; the exit code of their class."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -122,13 +121,6 @@ def test_what_is_neither_spec_nor_plan_is_refused(tmp_path: Path, content: bytes
 def test_a_spec_that_cannot_be_read_is_the_authors_to_correct(tmp_path: Path) -> None:
     assert said("plan", "no-such-file").code == 2
     assert "stateshift resume" in said("apply", str(tmp_path), "--yes").err
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_workdir_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
-    (tmp_path / "locked").mkdir(mode=0o500)
-    found = with_checkpoint().run("apply", write_spec(tmp_path), "--yes", "--workdirs", "locked")
-    assert found.code == 6
 
 
 def test_a_file_where_the_workdir_should_be_is_a_storage_error(tmp_path: Path) -> None:

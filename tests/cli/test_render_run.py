@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from stateshift.cli import as_json, render_run
+from stateshift.cli import as_json_run, render_run
 from stateshift.cli.render_run import Listed
 from stateshift.cli.text import plain_text
 from stateshift.executor import Broken
@@ -16,7 +16,7 @@ PHASES = (
     PhaseReport("confirm", 8.0, 4.0, 1, 1, 0, 0),
 )
 JOB = JobReport("orders", "finished", PHASES, 3000, 3 << 20, 11.5, "halt", False, (), ())
-REPORT = Report("r1", "finished", 12.0, 11.5, PHASES, (JOB,), None)
+REPORT = Report("r1", "finished", 12.0, 11.5, PHASES, (JOB,), (), None)
 
 
 def test_a_report_shows_when_each_phase_was_at_work_and_how_long_the_job_was_down() -> None:
@@ -35,8 +35,10 @@ def test_a_report_shows_when_each_phase_was_at_work_and_how_long_the_job_was_dow
 
 def test_what_a_rollback_had_to_leave_and_what_is_worth_a_note_is_shown() -> None:
     job = replace(JOB, state="rolled-back", left=("x was changed since: left",), notes=("no batch yet",))
-    shown = plain_text(render_run.report(replace(REPORT, state="rolled-back", jobs=(job,)), "w"))
-    assert "left: x was changed since: left" in shown and "note: no batch yet" in shown and "undone" in shown
+    back = replace(REPORT, state="rolled-back", jobs=(job,), left=("y: 2 files that this run did not write",))
+    shown = plain_text(render_run.report(back, "w"))
+    assert "left: x was changed since: left" in shown and "left: y: 2 files" in shown
+    assert "note: no batch yet" in shown and "undone" in shown
 
 
 def test_a_failure_says_why_where_and_how_to_go_on() -> None:
@@ -49,14 +51,15 @@ def test_a_failure_says_why_where_and_how_to_go_on() -> None:
 
 def test_a_run_that_nobody_works_on_is_interrupted_and_one_at_work_is_running() -> None:
     running = replace(REPORT, state="running")
-    assert as_json.status(running, "w", held=False)["state"] == "interrupted"
-    assert as_json.status(running, "w", held=True)["state"] == "running"
+    assert as_json_run.status(running, "w", held=False)["state"] == "interrupted"
+    assert as_json_run.status(running, "w", held=True)["state"] == "running"
     assert "a process is at work on it now" in plain_text(render_run.status(running, "w", held=True))
     assert "stateshift resume w" in plain_text(render_run.status(running, "w", held=False))
 
 
 def test_runs_are_a_line_each_also_when_one_is_damaged() -> None:
-    lines = plain_text(render_run.runs([Listed("a", REPORT, False), Listed("b", None, False, "torn")], ".")).splitlines()
+    found = [Listed("a", REPORT, False), Listed("b", None, False, "torn")]
+    lines = plain_text(render_run.runs(found, ".")).splitlines()
     assert [line.split()[0] for line in lines] == ["workdir", "a", "b"]
     assert "finished" in lines[1] and "damaged" in lines[2] and "torn" in lines[2]
     assert plain_text(render_run.runs([], "dir")) == "no runs below dir\n"
@@ -69,13 +72,13 @@ def test_a_verdict_names_the_step_the_place_and_the_difference() -> None:
         "  copy/3: hdfs://t/a: expected size 3, found nothing",
         "  note: gone on",
     ]
-    document = as_json.verdict(broken, REPORT, "w")
+    document = as_json_run.verdict(broken, REPORT, "w")
     assert document["restartable"] is document["holds"] is False
     assert document["findings"][0]["message"] == "expected size 3, found nothing"
 
 
 def test_the_report_of_a_run_has_the_promised_keys() -> None:
-    document = as_json.run(REPORT, "w")
+    document = as_json_run.run(REPORT, "w")
     assert document.keys() == {"run", "state", "report", "workdir"}
     assert document["report"]["downtime_seconds"] == 11.5
     assert [phase["name"] for phase in document["report"]["phases"]] == ["halt", "copy", "confirm"]

@@ -74,8 +74,10 @@ def _until(look: Callable[[], bool], seconds: float = 5.0) -> bool:
 
 
 def _runs(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def _ended(place: Place, tag: str = "run.orders") -> bool:
@@ -168,6 +170,7 @@ def test_a_marker_left_by_somebody_does_not_stop_the_next_job(place: Place) -> N
 
 def test_a_driver_that_was_killed_with_its_wrapper_has_failed_and_is_not_started_again(place: Place) -> None:
     id = place.cluster().submit(place.submission("sleep 60"))
+    assert _until(lambda: (place.path / "starts").exists())
     os.killpg(int(id), 9)
     assert _until(lambda: _ended(place))
     status = place.cluster().find("run.orders")

@@ -57,7 +57,7 @@ class Checkpoint:
     def _offsets(self, batch: int) -> bytes:
         settings = {**SETTINGS, offsets.PARTITIONS: str(self.shards)}
         conf = ",".join(f'"{key}":"{value}"' for key, value in settings.items())
-        source = f'{{"logOffset":{batch}}}' if self.inputs else '{"topic":{"0":%d}}' % (batch * 10)
+        source = f'{{"logOffset":{batch}}}' if self.inputs else f'{{"topic":{{"0":{batch * 10}}}}}'
         return f'v1\n{{"batchWatermarkMs":0,"batchTimestampMs":{1000 + batch},"conf":{{{conf}}}}}\n{source}'.encode()
 
     def _log(self, batch: int) -> bytes:

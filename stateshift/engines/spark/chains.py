@@ -99,7 +99,8 @@ def _with_ssts(path: str, ssts: Ssts) -> list[str]:
 def _name(store: StoreFiles, key: tuple[int, str]) -> str:
     """How a missing file would be called."""
     version, uuid = key
-    rocksdb = any(path.endswith((".zip", ".changelog")) for path in (*store.snapshots.values(), *store.changes.values()))
+    paths = (*store.snapshots.values(), *store.changes.values())
+    rocksdb = any(path.endswith((".zip", ".changelog")) for path in paths)
     ending = ("changelog" if store.changes else "zip") if rocksdb else "delta"
     return f"{store.folder}/{version}{'_' + uuid if uuid else ''}.{ending}"
 

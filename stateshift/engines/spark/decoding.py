@@ -26,7 +26,7 @@ from stateshift.formats.spark import (
     source_log,
     state_files,
 )
-from stateshift.formats.spark.names import CheckpointPath, classify
+from stateshift.formats.spark.names import classify
 
 
 @dataclass(frozen=True, slots=True)

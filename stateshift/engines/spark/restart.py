@@ -75,7 +75,7 @@ def surveyed_image(reading: Reading, files: tuple[FileInfo, ...], thorough: bool
         first_read=() if epoch is None else tuple(
             reading.path(p) for p in layout.first_read(epoch, planned if planned == epoch + 1 else None)
         ),
-        embedded=tuple((*ends.embedded, *_own_places(reading, found, epoch))),
+        embedded=(*ends.embedded, *_own_places(reading, found, epoch)),
         endpoints=ends.endpoints,
         settings=settings,
         written_by=written_by(settings, bool(found.operator_files)),
@@ -257,12 +257,14 @@ def _shards(
                 store = found.stores.get((operator.id, shard, name))
                 if store is None:
                     folder = _folder(operator.id, shard, name)
-                    reading.refuse(f"{reading.path(folder)} is missing: the operator has {operator.shards} shards", folder)
+                    place = reading.path(folder)
+                    reading.refuse(f"{place} is missing: the operator has {operator.shards} shards", folder)
                     continue
                 uuid = _uuid(unique, operator.id, shard, number) if store.uses_uuids else ""
                 files = chain(store, epoch + 1, lambda p: _ssts(reading, p), lambda p: _lineage(reading, p), uuid)
                 for path in files.missing:
-                    reading.refuse(f"{reading.path(path)} is missing: epoch {epoch} cannot be restored without it", path)
+                    place = reading.path(path)
+                    reading.refuse(f"{place} is missing: epoch {epoch} cannot be restored without it", path)
                 shards.append(ShardFiles(operator.id, name, shard, tuple(reading.path(p) for p in files.files)))
     return tuple(shards)
 

@@ -1,0 +1,16 @@
+"""The README's console blocks are what their commands print."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_every_console_block_of_the_readme_is_what_its_commands_print() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "readme"], text=True, capture_output=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, f"the README has aged; renew it with scripts/readme --write\n{done.stdout}{done.stderr}"
