@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from stateshift.engines.spark import endpoints as spark_endpoints
 from stateshift.engines.spark import entries as spark_entries
 from stateshift.engines.spark import planner as spark_planner
 from stateshift.engines.spark import survey as spark_survey
@@ -18,7 +19,7 @@ from stateshift.errors import PlanError
 from stateshift.plan import Plan
 from stateshift.spec import JobSpec, Spec
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Facts, Survey
+from stateshift.survey import Facts, FileInfo, Finding, Survey
 from stateshift.world import EntriesReader, Transform
 
 
@@ -32,6 +33,7 @@ class Engine:
     survey: SurveyIt
     plan: Callable[[Spec, JobSpec, Facts], tuple[Plan, ...]]
     identity: Callable[[Facts], str]
+    misplaced: Callable[[Storage, tuple[FileInfo, ...]], tuple[Finding, ...]]
     transforms: Mapping[str, Transform]
     entries: EntriesReader
 
@@ -41,6 +43,7 @@ SPARK = Engine(
     spark_survey.survey,
     spark_planner.plan,
     spark_planner.identity_of,
+    spark_endpoints.misplaced,
     spark_transforms.TRANSFORMS,
     spark_entries.entries,
 )

@@ -223,6 +223,7 @@ def _of_data(job: JobSpec, facts: Facts) -> Iterator[Finding]:
                 f'nothing is at {data.target}, where the data is said to be already ("copy": false)',
                 hint='move it there first, or say "copy": true',
             )
+        yield from there.findings
         if not data.copy and logs and not moved:
             yield Finding(
                 "refuse",
