@@ -62,6 +62,22 @@ def flink_jobs(draw: Any, place: str) -> FlinkJob:
     )
 
 
+CHANGES: list[dict[str, Any]] = [
+    {"kind": "rewind", "batch": 0},
+    {"kind": "compact"},
+    {"kind": "repartition", "partitions": 3},
+    {"kind": "convert", "provider": "rocksdb", "checkpoint_format": "v1"},
+    {"kind": "rename", "operators": {"0": "1", "1": "0"}},
+    {"kind": "drop", "sources": ["1"]},
+    {"kind": "split", "by": 2, "part": 0},
+    {"kind": "merge", "locations": ["s3://b/other"], "sum": ["n"]},
+]
+
+
+def kind_of(change: dict[str, Any]) -> str:
+    return str(change["kind"])
+
+
 @st.composite
 def job_specs(
     draw: Any, name: str, number: int, operators: tuple[OperatorSpec, ...], cluster: str, flink: bool
@@ -81,7 +97,7 @@ def job_specs(
         target_cluster=cluster if submit else draw(st.none() | st.just(cluster)),
         submit=submit,
         stop=draw(STOPS),
-        transform=tuple(draw(st.lists(OPTIONS, max_size=2))),
+        transform=tuple(draw(st.lists(st.sampled_from(CHANGES), max_size=3, unique_by=kind_of))) if target else (),
         data=draw(
             st.sampled_from([(), (DataSpec(f"{place}/in", "s3://b/in"), DataSpec("file:///o", "file:///o/x", False))])
         ),
