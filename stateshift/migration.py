@@ -148,7 +148,7 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
     if job.submit is not None and job.target_cluster is not None:
         check_submit(spec.cluster(job.target_cluster).kind, job.submit.options, f"/jobs/{spec.jobs.index(job)}/submit")
     source = doors.open_storage(job.source)
-    surveyed = _surveyed(kind.survey(source), source)
+    surveyed = _surveyed(kind.survey(source, changes=job.transform), source)
     return Facts(
         source=surveyed,
         target=_survey(spec, job.target, doors) if job.target else surveyed,

@@ -6,15 +6,15 @@ files), and `entries` (an image read as a stream). Engines know nothing of each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from stateshift.engines.spark import endpoints as spark_endpoints
-from stateshift.engines.spark import entries as spark_entries
 from stateshift.engines.spark import planner as spark_planner
 from stateshift.engines.spark import survey as spark_survey
 from stateshift.engines.spark import transforms as spark_transforms
+from stateshift.engines.spark import views as spark_views
 from stateshift.errors import PlanError
 from stateshift.plan import Plan
 from stateshift.spec import JobSpec, Spec
@@ -24,7 +24,9 @@ from stateshift.world import EntriesReader, Transform
 
 
 class SurveyIt(Protocol):
-    def __call__(self, storage: Storage, thorough: bool = False) -> Survey: ...
+    def __call__(
+        self, storage: Storage, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = ()
+    ) -> Survey: ...
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ SPARK = Engine(
     spark_planner.identity_of,
     spark_endpoints.misplaced,
     spark_transforms.TRANSFORMS,
-    spark_entries.entries,
+    spark_views.viewed,
 )
 ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (SPARK,)}
 

@@ -125,6 +125,8 @@ def _check_changes(complaints: Complaints, read: ReadJob) -> None:
     """The source is never changed, so a changed image has a place of its own."""
     if read.job.transform and not read.job.target:
         complaints.add(read.at("transform"), "a transform without 'remote_location'", "where the changed image goes")
+    if read.job.transform and read.job.merge_locations:
+        complaints.add(read.at("transform"), "a transform with merge_jobs", "two jobs: merge first, then change")
 
 
 def _again(named: Iterable[tuple[str, Place]]) -> Iterator[tuple[str, Place, Place]]:

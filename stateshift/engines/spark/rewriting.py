@@ -11,7 +11,7 @@ each of them, and what is written is the name that the spec gives the new one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stateshift.engines.spark.layout import SINK_LOG
@@ -63,6 +63,21 @@ def rewriting_of(job: JobSpec, facts: Facts) -> Rewriting:
         if data.copy:
             logs = [file for file in here.files if is_sink_log(file.path)]
             files += [Rewritten(REWRITE_LOG, _options(places), here.location, there.location, f) for f in logs]
+    return Rewriting(tuple(files))
+
+
+def with_operators(rewriting: Rewriting, facts: Facts, changes: Mapping[str, Mapping[str, Any]]) -> Rewriting:
+    """The same, with what else changes in operators' metadata (by path): a file is rewritten once."""
+    infos = {file.path: file for file in facts.source.files}
+    left = dict(changes)
+    files = []
+    for file in rewriting.files:
+        more = left.pop(file.info.path, {}) if file.source == facts.source.location else {}
+        files.append(replace(file, options={**file.options, **more}))
+    for path, more in left.items():
+        options = {**_options(()), **more}
+        source, target = facts.source.location, facts.target.location
+        files.append(Rewritten(REWRITE_OPERATOR_METADATA, options, source, target, infos[path]))
     return Rewriting(tuple(files))
 
 

@@ -7,9 +7,10 @@ State itself is not decoded: that is what `entries` is for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
+from typing import Any
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.reading import Reading
@@ -23,8 +24,9 @@ from stateshift.survey import FileInfo, Finding, Image, Survey
 TOP = ("offsets/", "commits/", "state/", "sources/")
 
 
-def survey(storage: Storage, thorough: bool = False) -> Survey:
-    """Everything at the storage's location. `thorough` looks into the zips of every epoch, not only of the last."""
+def survey(storage: Storage, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = ()) -> Survey:
+    """Everything at the storage's location. `thorough` looks into the zips of every epoch, not only of the last;
+    `changes` are what is to be made of it (`transform` of a job): what they need to know is looked up, too."""
     files = tuple(sorted(file for file in storage.list() if not is_temporary(file.path)))
     names, findings = _names(storage, files)
     prefixes = _images(files)
@@ -33,7 +35,7 @@ def survey(storage: Storage, thorough: bool = False) -> Survey:
     images = tuple(
         replace(image, name=named.get(prefix))
         for prefix in prefixes
-        for image in _surveyed(storage, files, prefix, thorough)
+        for image in _surveyed(storage, files, prefix, thorough, changes)
     )
     kind = "workflow" if images and prefixes != [""] else "checkpoint" if images else _other(files)
     if not files and storage.stat("") is not None:
@@ -57,10 +59,12 @@ def is_temporary(path: str) -> bool:
     return name.startswith(TEMPORARY) or (name.startswith(".") and name.endswith(".tmp"))
 
 
-def _surveyed(storage: Storage, files: tuple[FileInfo, ...], prefix: str, thorough: bool) -> Iterator[Image]:
+def _surveyed(
+    storage: Storage, files: tuple[FileInfo, ...], prefix: str, thorough: bool, changes: Sequence[Mapping[str, Any]]
+) -> Iterator[Image]:
     start = f"{prefix}/" if prefix else ""
     own = files if not prefix else tuple(file for file in files if file.path.startswith(start))
-    yield surveyed_image(Reading(storage, prefix), own, thorough)
+    yield surveyed_image(Reading(storage, prefix), own, thorough, changes)
 
 
 def _names(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[dict[str, str], list[Finding]]:

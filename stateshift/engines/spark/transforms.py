@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stateshift.engines.spark.reshaping import REWRITE_COMMIT, REWRITE_OFFSETS, REWRITE_STATE
+from stateshift.engines.spark.rewrites import rewrite_state
 from stateshift.engines.spark.rewriting import REWRITE_LOG, REWRITE_OPERATOR_METADATA
-from stateshift.formats.spark import operator_metadata, source_log
+from stateshift.formats.spark import commits, offsets, operator_metadata, source_log
 from stateshift.formats.spark.uris import Relocation, encode_location
 from stateshift.storage.protocol import Content
 from stateshift.world import Transform
@@ -20,13 +22,39 @@ def rewrite_log(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequen
 
 
 def rewrite_operator_metadata(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
-    """An operator's metadata with the paths of its schema files changed."""
+    """An operator's metadata with the paths of its schema files changed, and its number of partitions."""
     (content,) = inputs
     relocation = _relocation(options)
 
     def rewritten() -> bytes:
         metadata = operator_metadata.decode_operator_metadata(b"".join(content()))
-        return operator_metadata.encode_operator_metadata(operator_metadata.relocated(metadata, relocation))
+        metadata = operator_metadata.relocated(metadata, relocation) if options["mapping"] else metadata
+        if "partitions" in options:
+            metadata = operator_metadata.with_partitions(metadata, options["partitions"])
+        return operator_metadata.encode_operator_metadata(metadata)
+
+    return (lambda: iter((rewritten(),)),)
+
+
+def rewrite_offsets(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+    """A planned batch under another configuration: what stands there overrides the session's on a restart."""
+    (content,) = inputs
+
+    def rewritten() -> bytes:
+        entry = offsets.decode_offsets(b"".join(content()))
+        return offsets.encode_offsets(offsets.with_conf(entry, options["conf"]))
+
+    return (lambda: iter((rewritten(),)),)
+
+
+def rewrite_commit(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+    """A finished batch whose state has other files: their ids under checkpoint format 2, none where they have none."""
+    (content,) = inputs
+    ids = options["state_ids"]
+
+    def rewritten() -> bytes:
+        entry = commits.decode_commit(b"".join(content()))
+        return commits.encode_commit(commits.with_state_ids(entry, ids))
 
     return (lambda: iter((rewritten(),)),)
 
@@ -39,4 +67,7 @@ def _relocation(options: Mapping[str, Any]) -> Relocation:
 TRANSFORMS: Mapping[str, Transform] = {
     REWRITE_LOG: rewrite_log,
     REWRITE_OPERATOR_METADATA: rewrite_operator_metadata,
+    REWRITE_STATE: rewrite_state,
+    REWRITE_OFFSETS: rewrite_offsets,
+    REWRITE_COMMIT: rewrite_commit,
 }

@@ -1,0 +1,156 @@
+"""What a person should know before the state of a job is changed on its way: what cannot be done is refused by name,
+with the reason and the way out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from shlex import quote
+
+from stateshift.engines.spark.reshaping import StoreState, partitions_of, provider_of, stores_of
+from stateshift.engines.spark.shards import HDFS, ROCKSDB
+from stateshift.engines.spark.wishes import PROVIDER, Wishes, wishes_of
+from stateshift.errors import FormatError
+from stateshift.spec import JobSpec
+from stateshift.survey import Facts, Finding, Image
+
+ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
+NEWER_SPARK = "spark-3.5"
+# Spark that wrote the image may not know changelogs, in which RocksDB's state is written.
+BEFORE_CHANGELOGS = ("3.3 or later", "before 3.3")
+
+
+def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """Everything worth saying of the job's `transform`."""
+    wishes = wishes_of(job.transform)
+    for image in facts.source.images:
+        name = image.name or image.path or facts.source.location
+        yield from _of_rewind(job, image, name)
+        if not wishes.any or image.epoch is None:
+            continue
+        if not image.shards:
+            yield Finding("note", f"{name} has no state: there is nothing to change")
+            continue
+        yield from _of_provider(wishes, image, name)
+        yield from _of_versions(wishes, facts, image, name)
+        yield from _of_stores(wishes, image, name)
+
+
+def _of_rewind(job: JobSpec, image: Image, name: str) -> Iterator[Finding]:
+    newest = image.details.get("newest")
+    if newest is None or image.epoch is None or newest[0] == image.epoch:
+        return
+    again = f"batch {image.epoch + 1}" + (f" to {newest[0]}" if newest[0] > image.epoch + 1 else "")
+    kept = job.planned_batch == "keep" and image.planned == image.epoch + 1
+    told = f"{name} goes back from batch {newest[0]} to batch {image.epoch}; the input of {again} is read again"
+    told += f", first that of batch {image.epoch + 1} as it was planned" if kept else ", in batches planned anew"
+    yield Finding(
+        "warn",
+        f"{told}. A sink that knows batches by number (a file sink, Delta) drops what these put out, for it has them "
+        "already",
+        hint="clear that output from the sink, or let the job write to another place",
+    )
+
+
+def _of_provider(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
+    provider = provider_of(image)
+    if wishes.of_state and provider not in (HDFS, ROCKSDB):
+        yield Finding(
+            "refuse",
+            f"{name} keeps its state in {provider or image.settings.get(PROVIDER) or 'an unknown provider'}, whose "
+            "files stateshift cannot write",
+            hint="move it as it is: leave `transform` out",
+        )
+    if wishes.format_1 and provider == HDFS:
+        yield Finding("note", f"{name} is of checkpoint format v1 already: HDFS-backed state knows no other")
+
+
+def _of_versions(wishes: Wishes, facts: Facts, image: Image, name: str) -> Iterator[Finding]:
+    """RocksDB's state is written as changelogs, which 3.5 was the first to read."""
+    if not wishes.of_state or (wishes.provider or provider_of(image)) != ROCKSDB:
+        return
+    version = facts.target_cluster.version if facts.target_cluster else None
+    parts = [int(part) for part in version.split(".")[:2] if part.isdigit()] if version else []
+    old = parts < [3, 5] if parts else image.written_by in BEFORE_CHANGELOGS
+    if old:
+        yield Finding(
+            "refuse",
+            f"{name} was last run by Spark {version or image.written_by}; RocksDB state is written as changelogs, "
+            "which Spark 3.5 was the first to read",
+            waive=NEWER_SPARK,
+            hint=f'upgrade the job, and say so: "waive": ["{NEWER_SPARK}"]',
+        )
+
+
+def _of_stores(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
+    provider = wishes.provider or provider_of(image)
+    try:
+        stores = stores_of(image, provider == ROCKSDB)
+    except FormatError as error:
+        if wishes.partitions or wishes.split or wishes.provider:
+            yield Finding("refuse", f"{name}: {error.fact}", hint="a newer stateshift may know it")
+        return
+    if wishes.partitions:
+        yield from _of_partitions(wishes, image, name, stores)
+    if wishes.provider and wishes.provider != provider_of(image):
+        yield from _of_conversion(wishes, image, name, stores)
+    if wishes.of_state and provider == ROCKSDB and image.epoch == 0 and any(store.families for store in stores):
+        yield Finding(
+            "refuse",
+            f"{name} has run a single batch: its column families cannot be written without a version before",
+            hint="let the job finish another batch first",
+        )
+
+
+def _of_partitions(
+    wishes: Wishes, image: Image, name: str, stores: tuple[StoreState, ...]
+) -> Iterator[Finding]:
+    before = partitions_of(image)
+    if before is None:
+        yield Finding(
+            "refuse",
+            f"{name}: its offset log does not say how many partitions its state has",
+            hint="let a newer Spark run one batch of it, or leave `repartition` out",
+        )
+        return
+    if before == wishes.partitions:
+        yield Finding("note", f"{name} has {before} partitions already")
+        return
+    if image.settings.get(ENCODING, "unsaferow") != "unsaferow":
+        yield Finding(
+            "refuse",
+            f"{name} encodes its rows as {image.settings[ENCODING]}: their keys cannot be read",
+            hint="leave `repartition` out",
+        )
+        return
+    for store in stores:
+        if store.rules is None and not store.single:
+            yield Finding(
+                "refuse",
+                f"{name}: no schema tells the key of operator {store.operator}, store {store.store}",
+                hint="let the job start once where it is (Spark writes the schema again), then plan again",
+            )
+
+
+def _of_conversion(
+    wishes: Wishes, image: Image, name: str, stores: tuple[StoreState, ...]
+) -> Iterator[Finding]:
+    for store in stores:
+        plain = store.rules is not None and all(
+            rule.form in ("row", "single") and "/" not in key for key, rule in store.rules.items()
+        )
+        if plain and not _is_session(store):
+            continue
+        names = (o.name for o in image.operators if o.id == store.operator and o.name)
+        title = next(names, f"operator {store.operator}")
+        why = "its store has no schema" if store.rules is None else "RocksDB encodes its keys in a way of its own"
+        yield Finding(
+            "refuse",
+            f"{name}: the state of {title} ({store.store}) cannot be converted to {wishes.provider}: {why}",
+            hint=f"keep its provider; or `drop` that operator ({quote(store.operator)}) and let it start empty",
+        )
+
+
+def _is_session(store: StoreState) -> bool:
+    """A session window's keys are split in two under RocksDB, and whole without it."""
+    rules = (store.rules or {}).values()
+    return any(rule.form == "prefix" or "sessionStartTime" in rule.schema for rule in rules)

@@ -1,0 +1,327 @@
+"""What becomes of an image's state where more is asked for than a copy: which files are written anew, and how. Pure.
+
+    Reshaping
+      steps       state, in the transform phase: TransformShard over pieces of it, and files that get another path
+      replaced    paths of the source that are not copied as they are
+      shards      the state as it lies at the target afterwards
+      compares    source and target shards whose entries must be the same
+      logs        what happens to offsets and commits on their way, by path
+      operators   what happens to the operators' metadata, by path
+
+A repartition from N to M moves entries only between shards whose numbers leave the same remainder by gcd(N, M), so
+that many groups are independent of each other. A group whose files are more than a piece should hold in memory is read
+several times, each time for some of its targets.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import gcd
+from typing import Any
+
+from stateshift import plain
+from stateshift.engines.spark import layout
+from stateshift.engines.spark.bundles import bundled
+from stateshift.engines.spark.entries import MERGE_OPERATOR, ROW_CHECKSUM
+from stateshift.engines.spark.keys import KeyRule, key_rule
+from stateshift.engines.spark.shards import HDFS, ROCKSDB
+from stateshift.engines.spark.views import PLAIN_ROWS, ROWS
+from stateshift.engines.spark.wishes import CODEC, PARTITIONS, PROVIDER, Wishes, settings_after, wishes_of
+from stateshift.formats.spark.names import DEFAULT_STORE, classify
+from stateshift.spec import JobSpec
+from stateshift.step import CompareImages, TransformShard
+from stateshift.survey import Facts, FileInfo, Image, ShardFiles
+
+REWRITE_STATE = "spark.rewrite-state"
+REWRITE_OFFSETS = "spark.rewrite-offsets"
+REWRITE_COMMIT = "spark.rewrite-commit"
+
+# Of files, compressed: decoded and in Python's memory it is several times as much.
+PIECE_BYTES_MAX = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A file of the source that another one is made from: by which transform, and where to (below the target)."""
+
+    transform: str
+    options: Mapping[str, Any]
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reshaping:
+    steps: tuple[TransformShard, ...] = ()
+    replaced: frozenset[str] = frozenset()
+    shards: tuple[ShardFiles, ...] = ()
+    compares: tuple[CompareImages, ...] = ()
+    logs: Mapping[str, Change] = field(default_factory=dict)
+    operators: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Shards of one store that become other shards of it."""
+
+    sources: tuple[ShardFiles, ...]
+    targets: tuple[ShardFiles, ...]
+    partitions: tuple[int, int] | None
+    size: int
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(path for shard in self.sources for path in shard.files)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreState:
+    """One store of an operator, over all its shards, and how its keys are placed; None where that is not known."""
+
+    operator: str
+    store: str
+    shards: tuple[ShardFiles, ...]
+    rules: Mapping[str, KeyRule] | None
+    single: bool
+
+    @property
+    def families(self) -> bool:
+        return self.rules is not None and any("/" in name for name in self.rules)
+
+
+def reshaping_of(job: JobSpec, facts: Facts) -> Reshaping:
+    """Of every image, added up; empty where the job asks for no change."""
+    wishes = wishes_of(job.transform)
+    if not wishes.any:
+        return Reshaping()
+    made = [_Image(wishes, image, facts, number).reshaped() for number, image in enumerate(facts.source.images)]
+    return Reshaping(
+        steps=tuple(step for one in made for step in one.steps),
+        replaced=frozenset().union(*(one.replaced for one in made)),
+        shards=tuple(shard for one in made for shard in one.shards),
+        compares=tuple(step for one in made for step in one.compares),
+        logs={path: change for one in made for path, change in one.logs.items()},
+        operators={path: change for one in made for path, change in one.operators.items()},
+    )
+
+
+def partitions_of(image: Image) -> int | None:
+    count = image.settings.get(PARTITIONS[0], "")
+    return int(count) if count.isdigit() and int(count) else None
+
+
+def provider_of(image: Image) -> str | None:
+    return image.operators[0].provider if image.operators else None
+
+
+def stores_of(image: Image, framed: bool) -> tuple[StoreState, ...]:
+    """The stores of the image, each with the rules for its keys (and those of its column families)."""
+    schemas: Mapping[str, Mapping[str, Any]] = image.details.get("schemas", {})
+    counts = {operator.id: operator.shards for operator in image.operators}
+    groups: dict[tuple[str, str], list[ShardFiles]] = {}
+    for shard in image.shards:
+        groups.setdefault((shard.operator, shard.store), []).append(shard)
+    found = []
+    for (operator, store), shards in groups.items():
+        whole = f"{operator}/{store}"
+        own = {n[len(operator) + 1 :]: s for n, s in schemas.items() if n == whole or n.startswith(whole + "/")}
+        rules = {name: key_rule(name, schema, framed) for name, schema in own.items()}
+        single = counts[operator] == 1 and partitions_of(image) != 1
+        single = single or (bool(rules) and all(rule.form == "single" for rule in rules.values()))
+        found.append(StoreState(operator, store, tuple(shards), rules or None, single))
+    return tuple(found)
+
+
+def is_settled(shard: ShardFiles) -> bool:
+    """Nothing is left to compact: a snapshot alone, or RocksDB's own tables without a changelog behind them."""
+    endings = [path.rpartition(".")[2] for path in shard.files]
+    return endings == ["snapshot"] or (bool(endings) and "changelog" not in endings and "zip" in endings)
+
+
+def components(before: int, after: int) -> Iterator[tuple[range, range]]:
+    """Groups of source and target shards between which entries can move."""
+    step = gcd(before, after)
+    return ((range(rest, before, step), range(rest, after, step)) for rest in range(step))
+
+
+class _Image:
+    """One image being planned."""
+
+    def __init__(self, wishes: Wishes, image: Image, facts: Facts, number: int) -> None:
+        self.wishes, self.image, self.number = wishes, image, number
+        self.source, self.target = facts.source.location, facts.target.location
+        self.infos = {file.path: file for file in facts.source.files}
+        self.version = (image.epoch or 0) + 1
+        self.provider = wishes.provider or provider_of(image) or HDFS
+        self.uuids = not wishes.format_1 and any(classify(_inside(image, p)).uuid for s in image.shards
+                                                 for p in s.files if not p.endswith(".sst"))  # fmt: skip
+        self.conf = settings_after(wishes, image.settings)
+        self.stores = stores_of(image, self.provider == ROCKSDB)
+
+    def reshaped(self) -> Reshaping:
+        pieces = [piece for store in self.stores for piece in self._pieces(store)]
+        kept = [shard for store in self.stores for shard in store.shards if not self._rewritten(store, shard)]
+        shards = (*(target for piece in pieces for target in piece.targets), *kept)
+        name = f"state-{self.number}"
+        steps = [self._step(f"transform/{name}-{n}", bundle) for n, bundle in enumerate(bundled(pieces))]
+        compares = [self._compare(f"compare/{name}-{n}", bundle) for n, bundle in enumerate(bundled(_whole(pieces)))]
+        return Reshaping(
+            steps=tuple(steps),
+            replaced=frozenset(path for piece in pieces for path in piece.files),
+            shards=shards,
+            compares=tuple(compares),
+            logs=dict(self._logs(shards)),
+            operators=dict(self._operators()),
+        )
+
+    # -- which shards become which
+
+    def _rewritten(self, store: StoreState, shard: ShardFiles) -> bool:
+        if self._moves(store) or _provider_changes(self.conf) or CODEC in self.conf:
+            return True
+        uuids = self.wishes.format_1 and any("_" in path.rpartition("/")[2] for path in shard.files)
+        return (self.wishes.compact and not is_settled(shard)) or uuids
+
+    def _moves(self, store: StoreState) -> bool:
+        """Whether entries change their shard."""
+        after = self.wishes.partitions
+        return after is not None and after != partitions_of(self.image) and not store.single
+
+    def _pieces(self, store: StoreState) -> Iterator[Piece]:
+        if not self._moves(store):
+            for shard in store.shards:
+                if self._rewritten(store, shard):
+                    yield Piece((shard,), (self._made(store, shard.shard),), None, self._size((shard,)))
+            return
+        before, after = partitions_of(self.image), self.wishes.partitions
+        assert before is not None and after is not None, "the findings have asked"
+        by_number = {shard.shard: shard for shard in store.shards}
+        for here, there in components(before, after):
+            sources = tuple(by_number[number] for number in here)
+            size = self._size(sources)
+            passes = min(len(there), -(-size // PIECE_BYTES_MAX) or 1)
+            for start in range(passes):
+                targets = tuple(self._made(store, number) for number in there[start::passes])
+                yield Piece(sources, targets, (before, after), size)
+
+    def _made(self, store: StoreState, shard: int) -> ShardFiles:
+        """The shard as it will be written."""
+        folder = f"state/{store.operator}/{shard}" + ("" if store.store == DEFAULT_STORE else f"/{store.store}")
+        folder = layout.under(self.image.path, folder)
+        if self.provider == HDFS:
+            names = [f"{self.version}.snapshot"]
+        else:
+            base, own = (self._suffix(f"{folder}/{version}") for version in (self.version - 1, self.version))
+            before = [f"{self.version - 1}{base}.zip"] if self.version > 1 else []
+            names = [*before, f"{self.version}{own}.changelog"]
+        return ShardFiles(store.operator, store.store, shard, tuple(f"{folder}/{name}" for name in names))
+
+    def _suffix(self, place: str) -> str:
+        """Under checkpoint format 2, an id for a file: the same file gets the same."""
+        name = f"{self.image.identity} {self.target} {place}"
+        return f"_{uuid.uuid5(uuid.NAMESPACE_URL, name)}" if self.uuids else ""
+
+    def _size(self, shards: Iterable[ShardFiles]) -> int:
+        return sum(self.infos[path].size for shard in shards for path in shard.files if path in self.infos)
+
+    # -- steps
+
+    def _step(self, name: str, pieces: list[Piece]) -> TransformShard:
+        moved = {piece.sources[0].operator for piece in pieces if piece.partitions}
+        rules = {
+            f"{store.operator}/{name}": rule
+            for store in self.stores
+            for name, rule in (store.rules or {}).items()
+            if store.operator in moved
+        }
+        options = {
+            "pieces": [self._plain(piece) for piece in pieces],
+            "version": self.version,
+            "settings": self._reading(),
+            "provider": self.provider,
+            "codec": self.conf.get(CODEC, self.image.settings.get(CODEC, "lz4")),
+            "checksums": self.image.settings.get(ROW_CHECKSUM) == "true",
+            **({"rules": plain.to_plain(rules)} if moved else {}),
+        }
+        return TransformShard(
+            name=name,
+            transform=REWRITE_STATE,
+            options=options,
+            source=self.source,
+            inputs=tuple(self._info(path) for piece in pieces for path in piece.files),
+            target=self.target,
+            outputs=tuple(path for piece in pieces for shard in piece.targets for path in shard.files),
+        )
+
+    def _info(self, path: str) -> FileInfo:
+        return self.infos.get(path) or FileInfo(path, 0)
+
+    def _plain(self, piece: Piece) -> dict[str, Any]:
+        first = piece.sources[0]
+        uuids = [[classify(_inside(self.image, path)).uuid for path in shard.files] for shard in piece.targets]
+        return {
+            "operator": first.operator,
+            "store": first.store,
+            "sources": [[shard.shard, list(shard.files)] for shard in piece.sources],
+            "targets": [shard.shard for shard in piece.targets],
+            **({"partitions": list(piece.partitions)} if piece.partitions else {}),
+            **({"uuids": uuids} if self.uuids else {}),
+        }
+
+    def _reading(self) -> dict[str, str]:
+        """The settings that say how rows are read."""
+        return {key: self.image.settings[key] for key in (ROW_CHECKSUM, MERGE_OPERATOR) if key in self.image.settings}
+
+    def _compare(self, name: str, pieces: list[Piece]) -> CompareImages:
+        settings = self._reading() | ({ROWS: PLAIN_ROWS} if _provider_changes(self.conf) else {})
+        return CompareImages(
+            name, layout.ENGINE, self.source, self.target,
+            tuple(shard for piece in pieces for shard in piece.sources),
+            tuple(shard for piece in pieces for shard in piece.targets), (), settings,
+            sum(piece.size for piece in pieces),
+        )  # fmt: skip
+
+    # -- logs and metadata
+
+    def _logs(self, shards: tuple[ShardFiles, ...]) -> Iterator[tuple[str, Change]]:
+        for path in self.image.first_read:
+            inside = _inside(self.image, path)
+            if inside.startswith("offsets/") and self.conf:
+                yield path, Change(REWRITE_OFFSETS, {"conf": self.conf}, path)
+            if inside.startswith("commits/") and (self.uuids or self.wishes.format_1):
+                ids = self._ids(shards) if self.uuids else None
+                yield path, Change(REWRITE_COMMIT, {"state_ids": ids}, path)
+
+    def _ids(self, shards: tuple[ShardFiles, ...]) -> dict[str, list[list[str]]]:
+        """Which file of the version is the right one, by operator, shard and store."""
+        found: dict[str, dict[int, list[str]]] = {}
+        for shard in sorted(shards, key=lambda shard: (shard.operator, shard.shard, shard.store)):
+            own = [path for path in shard.files if path.endswith((".zip", ".changelog"))]
+            uuid = classify(_inside(self.image, own[-1])).uuid if own else None
+            found.setdefault(shard.operator, {}).setdefault(shard.shard, []).append(uuid or "")
+        return {operator: [stores for _, stores in sorted(numbered.items())] for operator, numbered in found.items()}
+
+    def _operators(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        if not self.wishes.partitions:
+            return
+        for path in self.image.needed:
+            if classify(_inside(self.image, path)).area == "state-metadata":
+                yield path, {"partitions": self.wishes.partitions}
+
+
+def _whole(pieces: list[Piece]) -> list[Piece]:
+    """Pieces that are read from the same shards, as one: only together do they hold what those hold."""
+    found: dict[tuple[ShardFiles, ...], Piece] = {}
+    for piece in pieces:
+        known = found.get(piece.sources)
+        found[piece.sources] = replace(piece, targets=known.targets + piece.targets) if known else piece
+    return list(found.values())
+
+
+def _provider_changes(conf: Mapping[str, str]) -> bool:
+    return PROVIDER in conf
+
+
+def _inside(image: Image, path: str) -> str:
+    return path[len(image.path) + 1 :] if image.path else path
