@@ -61,13 +61,13 @@ def command(
     names = [one.name for one in migration.jobs_of(wanted, job)]
     run = run_name(names, time.time(), os.urandom(2))
     place = Workdir(workdir or os.path.join(workdirs, run))
-    _refuse_another(place)
+    refuse_another(place)
     if isinstance(asked, migration.Proposal):
         proposed = replace(asked, spec=wanted)
     else:
         proposed = migration.propose(wanted, terminal.doors(), place, job)
     terminal.talk(render_plan.proposal(_only(proposed, job) if saved else proposed, verbose))
-    _refuse_refused(proposed)
+    refuse_refused(proposed)
     confirm(terminal, "carry this out?", yes, again)
     return carry_out(terminal, place, lambda doors: migration.apply(proposed, run, place, doors, job))
 
@@ -86,7 +86,7 @@ def _only(proposed: Proposal, job: str | None) -> Proposal:
     return proposed if job is None else replace(proposed, plans=tuple(p for p in proposed.plans if p.job == job))
 
 
-def _refuse_refused(proposed: Proposal) -> None:
+def refuse_refused(proposed: Proposal) -> None:
     """What was just shown cannot be carried out: say so without saying it all again."""
     from stateshift.cli import as_json
     from stateshift.cli.units import many
@@ -101,7 +101,7 @@ def _refuse_refused(proposed: Proposal) -> None:
         )
 
 
-def _refuse_another(place: Workdir) -> None:
+def refuse_another(place: Workdir) -> None:
     from stateshift.errors import JournalError
 
     if place.exists:

@@ -13,13 +13,33 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stateshift import __version__
-from stateshift.cli import apply, inspect, plan, resume, rollback, runs, schema, settings, status, uid, verify
+from stateshift.cli import (
+    apply,
+    compact,
+    convert,
+    fork,
+    inspect,
+    plan,
+    repartition,
+    resume,
+    rewind,
+    rollback,
+    runs,
+    schema,
+    settings,
+    status,
+    uid,
+    verify,
+)
 from stateshift.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from stateshift.migration import Doors
 
-COMMANDS = (inspect, verify, plan, apply, resume, rollback, status, runs, uid, schema)
+COMMANDS = (
+    inspect, verify, plan, apply, resume, rollback, status, runs,
+    compact, repartition, rewind, fork, convert, uid, schema,
+)  # fmt: skip
 
 # The error of an argument that does not fit; which package it comes from depends on typer's version.
 Usage: Any = typer.BadParameter.__mro__[2]
