@@ -90,12 +90,13 @@ class StoreState:
         return self.rules is not None and any("/" in name for name in self.rules)
 
 
-def reshaping_of(job: JobSpec, facts: Facts) -> Reshaping:
+def reshaping_of(job: JobSpec, facts: Facts, piece_bytes_max: int = PIECE_BYTES_MAX) -> Reshaping:
     """Of every image, added up; empty where the job asks for no change."""
     wishes = wishes_of(job.transform)
     if not wishes.any:
         return Reshaping()
-    made = [_Image(wishes, image, facts, number).reshaped() for number, image in enumerate(facts.source.images)]
+    images = enumerate(facts.source.images)
+    made = [_Image(wishes, image, facts, number, piece_bytes_max).reshaped() for number, image in images]
     return Reshaping(
         steps=tuple(step for one in made for step in one.steps),
         replaced=frozenset().union(*(one.replaced for one in made)),
@@ -148,8 +149,8 @@ def components(before: int, after: int) -> Iterator[tuple[range, range]]:
 class _Image:
     """One image being planned."""
 
-    def __init__(self, wishes: Wishes, image: Image, facts: Facts, number: int) -> None:
-        self.wishes, self.image, self.number = wishes, image, number
+    def __init__(self, wishes: Wishes, image: Image, facts: Facts, number: int, piece_bytes_max: int) -> None:
+        self.wishes, self.image, self.number, self.piece_bytes_max = wishes, image, number, piece_bytes_max
         self.source, self.target = facts.source.location, facts.target.location
         self.infos = {file.path: file for file in facts.source.files}
         self.version = (image.epoch or 0) + 1
@@ -200,7 +201,7 @@ class _Image:
         for here, there in components(before, after):
             sources = tuple(by_number[number] for number in here)
             size = self._size(sources)
-            passes = min(len(there), -(-size // PIECE_BYTES_MAX) or 1)
+            passes = min(len(there), -(-size // self.piece_bytes_max) or 1)
             for start in range(passes):
                 targets = tuple(self._made(store, number) for number in there[start::passes])
                 yield Piece(sources, targets, (before, after), size)

@@ -1,0 +1,162 @@
+"""Every change on every golden checkpoint: the run's own comparison holds, the result could be restarted, and its keys
+are where placement puts them. That a real Spark goes on from the results is shown in acceptance/test_transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift import look
+from stateshift.engines.spark import survey
+from stateshift.engines.spark.keys import key_hash
+from stateshift.engines.spark.reshaping import stores_of
+from stateshift.engines.spark.shards import ROCKSDB
+from stateshift.engines.spark.views import viewed
+from stateshift.errors import FormatError
+from stateshift.formats.spark.commits import decode_commit
+from stateshift.formats.spark.offsets import decode_offsets
+from stateshift.formats.spark.operator_metadata import decode_operator_metadata
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Image
+from tests.formats.golden import CASES, IDS
+from tests.support.checkpoints import put
+from tests.support.ground import TARGET, Ground, spec_of
+
+STATEFUL = [case for case in CASES if (case / "checkpoint" / "state").is_dir()]
+NAMES = [IDS[CASES.index(case)] for case in STATEFUL]
+
+SEVERAL = ("window-hdfs", "join-rocksdb-v3", "window-rocksdb-format2")
+
+CHANGES: dict[str, list[dict[str, Any]]] = {
+    "compact": [{"kind": "compact"}],
+    "1 partition": [{"kind": "repartition", "partitions": 1}],
+    "2 partitions": [{"kind": "repartition", "partitions": 2}],
+    "6 partitions": [{"kind": "repartition", "partitions": 6}],
+    "7 partitions": [{"kind": "repartition", "partitions": 7}],
+    "zstd": [{"kind": "convert", "codec": "zstd"}],
+    "rocksdb": [{"kind": "convert", "provider": "rocksdb"}],
+    "hdfs": [{"kind": "convert", "provider": "hdfs-backed"}],
+    "v1": [{"kind": "convert", "checkpoint_format": "v1"}],
+    "several": [
+        {"kind": "rewind", "batch": 1},
+        {"kind": "repartition", "partitions": 2},
+        {"kind": "convert", "codec": "snappy"},
+    ],
+}
+
+
+def brought(folder: Path, case: Path, changes: list[dict[str, Any]]) -> Ground | str:
+    """The golden checkpoint, changed on its way to TARGET; the first refusal where the plan is refused."""
+    ground = Ground(folder)
+    # What names the checkpoint itself absolutely has been made here (scripts/golden/make.py).
+    source = ground.disk.open(f"file:///tmp/stateshift-golden/{case.name}/checkpoint")
+    for path in sorted((case / "checkpoint").rglob("*")):
+        if path.is_file():
+            put(source, path.relative_to(case / "checkpoint").as_posix(), path.read_bytes())
+    proposal = ground.propose(spec_of(source.location, transform=changes, waive=["paths-stay"]))
+    if proposal.refusals:
+        return proposal.refusals[0].message
+    ground.apply(proposal)
+    return ground
+
+
+def image_at(storage: Storage) -> Image:
+    return survey.survey(storage, changes=({"kind": "compact"},)).images[0]
+
+
+def misplaced(storage: Storage) -> Iterator[str]:
+    """Keys that are not in the shard of their hash."""
+    image = image_at(storage)
+    count = int(image.settings["spark.sql.shuffle.partitions"])
+    for store in stores_of(image, image.operators[0].provider == ROCKSDB):
+        hashes = {name: key_hash(rule) for name, rule in (store.rules or {}).items()}
+        for shard in store.shards:
+            for entry in viewed(storage.chunks, shard, image.settings):
+                if hashes[entry.store](entry.key) % count != shard.shard:
+                    yield f"{entry.key.hex()} in shard {shard.shard}"
+
+
+@pytest.mark.row("IS-12")
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("case", STATEFUL, ids=NAMES)
+def test_what_a_change_leaves_holds_the_same_entries_and_can_be_restarted(
+    tmp_path: Path, case: Path, change: str
+) -> None:
+    ground = brought(tmp_path, case, CHANGES[change])
+    if isinstance(ground, str):
+        assert change == "hdfs" and case.name.startswith("join-rocksdb"), ground
+        return
+    judged = look.restartable(TARGET, ground.open, thorough=True)
+    assert judged.restartable, judged.findings
+    assert list(misplaced(ground.open(TARGET))) == []
+
+
+@pytest.mark.row("IS-17")
+@pytest.mark.parametrize("case", STATEFUL, ids=NAMES)
+def test_a_compacted_shard_has_one_file_or_what_rocksdb_calls_one(tmp_path: Path, case: Path) -> None:
+    ground = brought(tmp_path, case, CHANGES["compact"])
+    assert isinstance(ground, Ground)
+    for shard in image_at(ground.open(TARGET)).shards:
+        endings = sorted(path.rpartition(".")[2] for path in shard.files)
+        assert endings in (["snapshot"], ["changelog", "zip"]) or "changelog" not in endings
+    assert not [path for path in ground.held(TARGET) if path.endswith(".delta")]
+
+
+@pytest.mark.parametrize("case", [case for case in STATEFUL if case.name in SEVERAL], ids=lambda case: case.name)
+def test_a_repartition_says_so_wherever_spark_reads_the_number(tmp_path: Path, case: Path) -> None:
+    ground = brought(tmp_path, case, CHANGES["7 partitions"])
+    assert isinstance(ground, Ground)
+    held = ground.held(TARGET)
+    logs = [decode_offsets(content) for path, content in held.items() if path.startswith("offsets/")]
+    assert len(logs) == 2
+    assert {log.conf["spark.sql.shuffle.partitions"] for log in logs} == {"7"}
+    told = [decode_operator_metadata(content) for path, content in held.items() if "/_metadata/" in path
+            and not path.endswith("schema")]  # fmt: skip
+    assert told and {store.partitions for one in told for store in one.stores} == {7}
+    commit = next(decode_commit(content) for path, content in held.items() if path.startswith("commits/"))
+    assert [len(shards) for shards in commit.state_ids.values()] == ([7] if case.name.endswith("format2") else [])
+
+
+def test_checkpoint_format_1_has_no_ids_left(tmp_path: Path) -> None:
+    case = next(case for case in STATEFUL if case.name == "window-rocksdb-format2")
+    ground = brought(tmp_path, case, CHANGES["v1"])
+    assert isinstance(ground, Ground)
+    held = ground.held(TARGET)
+    commit = next(content for path, content in held.items() if path.startswith("commits/"))
+    assert commit.startswith(b"v1\n") and b"stateUniqueIds" not in commit
+    assert {Path(path).name for path in held if path.startswith("state/0/1/")} == {"5.zip", "6.changelog"}
+
+
+def test_a_key_in_a_shard_that_is_not_its_own_is_refused_by_name(tmp_path: Path) -> None:
+    case = next(case for case in STATEFUL if case.name == "window-hdfs")
+    ground = Ground(tmp_path)
+    source = ground.disk.open("file:///here/orders")
+    for path in sorted((case / "checkpoint").rglob("*")):
+        name = path.relative_to(case / "checkpoint").as_posix()
+        if path.is_file():  # shards 1 and 2 change places
+            swapped = name.replace("state/0/1/", "state/0/_/").replace("state/0/2/", "state/0/1/")
+            put(source, swapped.replace("state/0/_/", "state/0/2/"), path.read_bytes())
+    with pytest.raises(Exception, match="belongs to shard") as caught:
+        ground.apply(spec_of(transform=CHANGES["2 partitions"], waive=["paths-stay"]))
+    assert type(caught.value).__name__ == "Incompatible"
+    ground.rollback()
+    assert ground.held(TARGET) == {}
+
+
+def test_a_damaged_file_is_named_and_nothing_is_published(tmp_path: Path) -> None:
+    case = next(case for case in STATEFUL if case.name == "window-hdfs")
+    ground = Ground(tmp_path)
+    source = ground.disk.open("file:///here/orders")
+    for path in sorted((case / "checkpoint").rglob("*")):
+        if path.is_file():
+            content = path.read_bytes()
+            name = path.relative_to(case / "checkpoint").as_posix()
+            damaged = name.startswith("state/0/1/") and name.endswith((".delta", ".snapshot"))
+            put(source, name, content[:-9] + b"x" + content[-8:] if damaged else content)
+    with pytest.raises(FormatError) as caught:
+        ground.apply(spec_of(transform=CHANGES["compact"], waive=["paths-stay"]))
+    assert (caught.value.path or "").startswith("state/0/1/")
+    assert not [path for path in ground.held(TARGET) if path.startswith(("commits", "offsets", "metadata"))]
