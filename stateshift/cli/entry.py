@@ -20,6 +20,7 @@ from stateshift.cli import (
     fork,
     inspect,
     plan,
+    rename,
     repartition,
     resume,
     rewind,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     inspect, verify, plan, apply, resume, rollback, status, runs,
-    compact, repartition, rewind, fork, convert, uid, schema,
+    compact, repartition, rewind, fork, convert, rename, uid, schema,
 )  # fmt: skip
 
 # The error of an argument that does not fit; which package it comes from depends on typer's version.

@@ -45,6 +45,7 @@ BASES: dict[str, tuple[str, dict[str, str]]] = {
     "session-hdfs": ("session", {}),
     "session-rocksdb": ("session", ROCKSDB),
     "distinct-rocksdb": ("distinct", ROCKSDB),
+    "limited-rocksdb": ("limited", ROCKSDB),
     "totals-hdfs": ("totals", {}),
     "totals-rocksdb": ("totals", ROCKSDB),
 }
@@ -60,17 +61,22 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "to-hdfs": ("convert", "--provider", "hdfs-backed"),
     "zstd": ("convert", "--codec", "zstd"),
     "v1": ("convert", "--checkpoint-format", "v1"),
+    "unlimited": ("rename", "--operator", "1=0", "--drop-operator", "0"),
 }
+# Changes after which another query goes on: the one without the limit.
+QUERY_AFTER = {"unlimited": "distinct"}
 
 DAILY = [
     ("window-hdfs", "compact"), ("window-hdfs", "repartition-3"), ("window-hdfs", "rewind"),
     ("window-hdfs", "to-rocksdb"), ("window-rocksdb", "compact"), ("window-rocksdb", "repartition-8"),
     ("window-rocksdb", "to-hdfs"), ("join-hdfs", "repartition-3"), ("join-rocksdb", "compact"),
     ("join-rocksdb", "repartition-8"), ("window-format2", "repartition-3"), ("window-format2", "v1"),
+    ("limited-rocksdb", "unlimited"),
 ]  # fmt: skip
 NOT_CONVERTED = (
     "session-hdfs", "session-rocksdb", "join-rocksdb", "join-rocksdb-v3-checked", "join-rocksdb-v4-checked",
 )  # fmt: skip
+ONLY = {"v1": "window-format2", "unlimited": "limited-rocksdb"}
 FIRST, ALL = 5, 8
 
 
@@ -81,7 +87,7 @@ def every() -> Iterator[tuple[str, str]]:
         for change in CHANGES:
             refused = change.startswith("to-") and base in NOT_CONVERTED
             useless = change == ("to-rocksdb" if rocksdb else "to-hdfs")
-            if not refused and not useless and (change != "v1" or base == "window-format2"):
+            if not refused and not useless and ONLY.get(change, base) == base:
                 yield base, change
 
 
@@ -135,6 +141,7 @@ class Places:
 
     def _order(self, base: str, change: str) -> dict[str, Any]:
         query, conf = BASES[base]
+        query = QUERY_AFTER.get(change, query)
         places = {"input": self.input, "checkpoint": self.checkpoint(base, change), "output": self.output(base, change)}
         told = {name: str(place) for name, place in places.items()}
         return {"query": query, "conf": {**FEW_SNAPSHOTS, **conf}, **told}

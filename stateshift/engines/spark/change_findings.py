@@ -3,13 +3,12 @@ with the reason and the way out. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from shlex import quote
 
 from stateshift.engines.spark.reshaping import StoreState, partitions_of, provider_of, stores_of
 from stateshift.engines.spark.shards import HDFS, ROCKSDB
 from stateshift.engines.spark.wishes import PROVIDER, Wishes, wishes_of
-from stateshift.errors import FormatError
 from stateshift.spec import JobSpec
 from stateshift.survey import Facts, Finding, Image
 
@@ -27,7 +26,8 @@ def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
         yield from _of_rewind(job, image, name)
         if not wishes.any or image.epoch is None:
             continue
-        if not image.shards:
+        yield from _of_names(wishes, image, name)
+        if not image.shards and wishes.of_state:
             yield Finding("note", f"{name} has no state: there is nothing to change")
             continue
         yield from _of_provider(wishes, image, name)
@@ -49,6 +49,42 @@ def _of_rewind(job: JobSpec, image: Image, name: str) -> Iterator[Finding]:
         "already",
         hint="clear that output from the sink, or let the job write to another place",
     )
+
+
+def _of_names(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
+    """Operators and sources that get another name, or are left behind."""
+    operators = tuple(operator.id for operator in image.operators)
+    yield from _of_renaming("operator", operators, wishes.operators, wishes.dropped_operators, name)
+    sources = tuple(end.index for end in image.endpoints if end.role == "source")
+    yield from _of_renaming("source", sources, wishes.sources, wishes.dropped_sources, name)
+    for operator in wishes.dropped_operators:
+        if operator in operators:
+            yield Finding("warn", f"{name}: the state of operator {operator} is left behind; it starts empty")
+    for source in wishes.dropped_sources:
+        if source in sources:
+            yield Finding("warn", f"{name}: how far source {source} was read is left behind")
+    if wishes.dropped_sources and set(wishes.dropped_sources) >= set(sources):
+        yield Finding("refuse", f"{name} would have no source left", hint="start the job anew instead")
+
+
+def _of_renaming(
+    what: str, there: tuple[str, ...], names: Mapping[str, str], dropped: tuple[str, ...], name: str
+) -> Iterator[Finding]:
+    for one in (*names, *dropped):
+        if one not in there:
+            known = ", ".join(there) or "none"
+            yield Finding("refuse", f"{name} has no {what} {one}", hint=f"it has: {known}")
+        elif one in names and one in dropped:
+            yield Finding("refuse", f"{what} {one} is both renamed and dropped", hint="one of the two")
+    numbered = all(one.isdecimal() for one in there)
+    for new in names.values():
+        if numbered and not (new.isdecimal() and new.isascii() and len(new) < 10):
+            yield Finding("refuse", f"{new!r} is no {what} number, and {name} numbers them", hint="a number")
+    after = [names.get(one, one) for one in there if one not in dropped]
+    for new in sorted({one for one in after if after.count(one) > 1}):
+        yield Finding(
+            "refuse", f"two of the {what}s of {name} would be {new}", hint=f"rename or drop the other {what} {new}, too"
+        )
 
 
 def _of_provider(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
@@ -83,12 +119,8 @@ def _of_versions(wishes: Wishes, facts: Facts, image: Image, name: str) -> Itera
 
 def _of_stores(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
     provider = wishes.provider or provider_of(image)
-    try:
-        stores = stores_of(image, provider == ROCKSDB)
-    except FormatError as error:
-        if wishes.partitions or wishes.split or wishes.provider:
-            yield Finding("refuse", f"{name}: {error.fact}", hint="a newer stateshift may know it")
-        return
+    found = stores_of(image, provider == ROCKSDB)
+    stores = tuple(store for store in found if store.operator not in wishes.dropped_operators)
     if wishes.partitions:
         yield from _of_partitions(wishes, image, name, stores)
     if wishes.provider and wishes.provider != provider_of(image):
@@ -126,8 +158,8 @@ def _of_partitions(
         if store.rules is None and not store.single:
             yield Finding(
                 "refuse",
-                f"{name}: no schema tells the key of operator {store.operator}, store {store.store}",
-                hint="let the job start once where it is (Spark writes the schema again), then plan again",
+                f"{name}: the keys of operator {store.operator}, store {store.store} cannot be read: {store.unknown}",
+                hint="where the schema is missing, let the job start once where it is (Spark writes it again)",
             )
 
 
@@ -142,7 +174,7 @@ def _of_conversion(
             continue
         names = (o.name for o in image.operators if o.id == store.operator and o.name)
         title = next(names, f"operator {store.operator}")
-        why = "its store has no schema" if store.rules is None else "RocksDB encodes its keys in a way of its own"
+        why = store.unknown or "RocksDB encodes its keys in a way of its own"
         yield Finding(
             "refuse",
             f"{name}: the state of {title} ({store.store}) cannot be converted to {wishes.provider}: {why}",

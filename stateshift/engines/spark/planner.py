@@ -22,8 +22,8 @@ from stateshift import plain
 from stateshift.engines.spark import findings as look
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.bundles import Copies, bundled, copies, shard_bundles
-from stateshift.engines.spark.reshaping import Reshaping, reshaping_of
-from stateshift.engines.spark.rewriting import Rewriting, rewriting_of, with_operators
+from stateshift.engines.spark.reshaping import KEEP, Reshaping, reshaping_of
+from stateshift.engines.spark.rewriting import Rewriting, rewriting_of, with_changes
 from stateshift.formats.marks import IDLE, INDEX, encode_index
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.spec import JobSpec, Spec
@@ -81,7 +81,7 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         return _plan(job, facts, (), found)
     images = tuple(image for survey in (facts.source, *facts.merges) for image in survey.images)
     reshaping = reshaping_of(job, facts)
-    rewriting = with_operators(rewriting_of(job, facts), facts, reshaping.operators)
+    rewriting = with_changes(rewriting_of(job, facts), facts, reshaping.operators, reshaping.paths)
     halt = Phase("halt", tuple(_halt_steps(job, facts)), ordered=True)
     if job.target is None:
         publish = Phase("publish", tuple(_index_step(spec, job, facts)), ordered=True)
@@ -91,7 +91,7 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     phases = phases_of(
         halt,
         Phase("copy", tuple(copied.steps)),
-        Phase("transform", (*_transforms(rewriting), *reshaping.steps)),
+        Phase("transform", (*_transforms(rewriting), *reshaping.steps, *_renamed(facts, reshaping, rewriting))),
         Phase("compare", tuple(_compares(job, facts, images, copied, reshaping))),
         Phase("publish", tuple(_publish(spec, job, facts, images, reshaping)), ordered=True),
         *_start(job, facts, images),
@@ -198,8 +198,20 @@ def _transforms(rewriting: Rewriting) -> Iterator[AnyStep]:
             source=file.source,
             inputs=(file.info,),
             target=file.target,
-            outputs=(file.info.path,),
+            outputs=(file.target_path,),
         )
+
+
+def _renamed(facts: Facts, reshaping: Reshaping, rewriting: Rewriting) -> Iterator[AnyStep]:
+    """Files that are as they were, under another path."""
+    infos = {file.path: file for file in facts.source.files}
+    rewritten = {file.info.path for file in rewriting.files if file.source == facts.source.location}
+    moved = {path: new for path, new in reshaping.paths.items() if new is not None and path not in rewritten}
+    for number, bundle in enumerate(bundled(infos[path] for path in sorted(moved))):
+        yield TransformShard(
+            f"transform/renamed-{number}", KEEP, {}, facts.source.location, tuple(bundle), facts.target.location,
+            tuple(moved[file.path] for file in bundle),
+        )  # fmt: skip
 
 
 def _compares(

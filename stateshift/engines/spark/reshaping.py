@@ -7,6 +7,7 @@
       compares    source and target shards whose entries must be the same
       logs        what happens to offsets and commits on their way, by path
       operators   what happens to the operators' metadata, by path
+      paths       files that get another path, or none, because their operator or source does
 
 A repartition from N to M moves entries only between shards whose numbers leave the same remainder by gcd(N, M), so
 that many groups are independent of each other. A group whose files are more than a piece should hold in memory is read
@@ -28,7 +29,16 @@ from stateshift.engines.spark.entries import MERGE_OPERATOR, ROW_CHECKSUM
 from stateshift.engines.spark.keys import KeyRule, key_rule
 from stateshift.engines.spark.shards import HDFS, ROCKSDB
 from stateshift.engines.spark.views import PLAIN_ROWS, ROWS
-from stateshift.engines.spark.wishes import CODEC, PARTITIONS, PROVIDER, Wishes, settings_after, wishes_of
+from stateshift.engines.spark.wishes import (
+    CODEC,
+    PARTITIONS,
+    PROVIDER,
+    Wishes,
+    path_after,
+    settings_after,
+    wishes_of,
+)
+from stateshift.errors import FormatError
 from stateshift.formats.spark.names import DEFAULT_STORE, classify
 from stateshift.spec import JobSpec
 from stateshift.step import CompareImages, TransformShard
@@ -37,6 +47,7 @@ from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 REWRITE_STATE = "spark.rewrite-state"
 REWRITE_OFFSETS = "spark.rewrite-offsets"
 REWRITE_COMMIT = "spark.rewrite-commit"
+KEEP = "spark.keep"
 
 # Of files, compressed: decoded and in Python's memory it is several times as much.
 PIECE_BYTES_MAX = 256 * 1024 * 1024
@@ -59,6 +70,7 @@ class Reshaping:
     compares: tuple[CompareImages, ...] = ()
     logs: Mapping[str, Change] = field(default_factory=dict)
     operators: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    paths: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +89,19 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """One store of an operator, over all its shards, and how its keys are placed; None where that is not known."""
+    """One store of an operator, over all its shards, and how its keys are placed; None where that is not known, for the
+    reason in `unknown`."""
 
     operator: str
     store: str
     shards: tuple[ShardFiles, ...]
     rules: Mapping[str, KeyRule] | None
     single: bool
+    unknown: str | None = None
 
     @property
     def families(self) -> bool:
-        return self.rules is not None and any("/" in name for name in self.rules)
+        return any("/" in name for name in self.rules or {})
 
 
 def reshaping_of(job: JobSpec, facts: Facts, piece_bytes_max: int = PIECE_BYTES_MAX) -> Reshaping:
@@ -104,6 +118,7 @@ def reshaping_of(job: JobSpec, facts: Facts, piece_bytes_max: int = PIECE_BYTES_
         compares=tuple(step for one in made for step in one.compares),
         logs={path: change for one in made for path, change in one.logs.items()},
         operators={path: change for one in made for path, change in one.operators.items()},
+        paths={path: new for one in made for path, new in one.paths.items()},
     )
 
 
@@ -127,11 +142,19 @@ def stores_of(image: Image, framed: bool) -> tuple[StoreState, ...]:
     for (operator, store), shards in groups.items():
         whole = f"{operator}/{store}"
         own = {n[len(operator) + 1 :]: s for n, s in schemas.items() if n == whole or n.startswith(whole + "/")}
-        rules = {name: key_rule(name, schema, framed) for name, schema in own.items()}
+        rules, unknown = _rules(own, framed)
         single = counts[operator] == 1 and partitions_of(image) != 1
         single = single or (bool(rules) and all(rule.form == "single" for rule in rules.values()))
-        found.append(StoreState(operator, store, tuple(shards), rules or None, single))
+        found.append(StoreState(operator, store, tuple(shards), rules or None, single, unknown))
     return tuple(found)
+
+
+def _rules(schemas: Mapping[str, Mapping[str, Any]], framed: bool) -> tuple[dict[str, KeyRule], str | None]:
+    try:
+        rules = {name: key_rule(name, schema, framed) for name, schema in schemas.items()}
+    except FormatError as error:
+        return {}, error.fact
+    return rules, None if rules else "no schema tells its key"
 
 
 def is_settled(shard: ShardFiles) -> bool:
@@ -158,23 +181,42 @@ class _Image:
         self.uuids = not wishes.format_1 and any(classify(_inside(image, p)).uuid for s in image.shards
                                                  for p in s.files if not p.endswith(".sst"))  # fmt: skip
         self.conf = settings_after(wishes, image.settings)
-        self.stores = stores_of(image, self.provider == ROCKSDB)
+        stores = stores_of(image, self.provider == ROCKSDB)
+        self.stores = tuple(store for store in stores if store.operator not in wishes.dropped_operators)
 
     def reshaped(self) -> Reshaping:
         pieces = [piece for store in self.stores for piece in self._pieces(store)]
         kept = [shard for store in self.stores for shard in store.shards if not self._rewritten(store, shard)]
-        shards = (*(target for piece in pieces for target in piece.targets), *kept)
+        taken = frozenset(path for piece in pieces for path in piece.files)
+        paths = {path: new for path, new in self._paths().items() if path not in taken}
+        same = [Piece((shard,), (self._renamed(shard),), None, self._size((shard,))) for shard in kept]
+        shards = tuple(target for piece in (*pieces, *same) for target in piece.targets)
+        compared = [*_whole(pieces), *(piece for piece in same if piece.sources != piece.targets)]
         name = f"state-{self.number}"
         steps = [self._step(f"transform/{name}-{n}", bundle) for n, bundle in enumerate(bundled(pieces))]
-        compares = [self._compare(f"compare/{name}-{n}", bundle) for n, bundle in enumerate(bundled(_whole(pieces)))]
+        compares = [self._compare(f"compare/{name}-{n}", bundle) for n, bundle in enumerate(bundled(compared))]
         return Reshaping(
             steps=tuple(steps),
-            replaced=frozenset(path for piece in pieces for path in piece.files),
+            replaced=taken | frozenset(paths),
             shards=shards,
             compares=tuple(compares),
             logs=dict(self._logs(shards)),
             operators=dict(self._operators()),
+            paths=paths,
         )
+
+    # -- what is called otherwise, or left behind
+
+    def _path(self, path: str) -> str | None:
+        new = path_after(self.wishes, _inside(self.image, path))
+        return None if new is None else layout.under(self.image.path, new)
+
+    def _paths(self) -> dict[str, str | None]:
+        return {path: new for path in self.image.needed if (new := self._path(path)) != path}
+
+    def _renamed(self, shard: ShardFiles) -> ShardFiles:
+        """The same shard under its new path. It keeps its operator's old id, by which it is compared."""
+        return replace(shard, files=tuple(new for path in shard.files if (new := self._path(path)) is not None))
 
     # -- which shards become which
 
@@ -208,7 +250,8 @@ class _Image:
 
     def _made(self, store: StoreState, shard: int) -> ShardFiles:
         """The shard as it will be written."""
-        folder = f"state/{store.operator}/{shard}" + ("" if store.store == DEFAULT_STORE else f"/{store.store}")
+        operator = self.wishes.operators.get(store.operator, store.operator)
+        folder = f"state/{operator}/{shard}" + ("" if store.store == DEFAULT_STORE else f"/{store.store}")
         folder = layout.under(self.image.path, folder)
         if self.provider == HDFS:
             names = [f"{self.version}.snapshot"]
@@ -288,8 +331,10 @@ class _Image:
     def _logs(self, shards: tuple[ShardFiles, ...]) -> Iterator[tuple[str, Change]]:
         for path in self.image.first_read:
             inside = _inside(self.image, path)
-            if inside.startswith("offsets/") and self.conf:
-                yield path, Change(REWRITE_OFFSETS, {"conf": self.conf}, path)
+            sources, dropped = self.wishes.sources, self.wishes.dropped_sources
+            if inside.startswith("offsets/") and (self.conf or sources or dropped):
+                options = {"conf": self.conf, "sources": dict(sources), "dropped": list(dropped)}
+                yield path, Change(REWRITE_OFFSETS, options, path)
             if inside.startswith("commits/") and (self.uuids or self.wishes.format_1):
                 ids = self._ids(shards) if self.uuids else None
                 yield path, Change(REWRITE_COMMIT, {"state_ids": ids}, path)
@@ -300,15 +345,24 @@ class _Image:
         for shard in sorted(shards, key=lambda shard: (shard.operator, shard.shard, shard.store)):
             own = [path for path in shard.files if path.endswith((".zip", ".changelog"))]
             uuid = classify(_inside(self.image, own[-1])).uuid if own else None
-            found.setdefault(shard.operator, {}).setdefault(shard.shard, []).append(uuid or "")
+            operator = self.wishes.operators.get(shard.operator, shard.operator)
+            found.setdefault(operator, {}).setdefault(shard.shard, []).append(uuid or "")
         return {operator: [stores for _, stores in sorted(numbered.items())] for operator, numbered in found.items()}
 
     def _operators(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        if not self.wishes.partitions:
-            return
+        folders = {f"state/{old}": f"state/{new}" for old, new in self.wishes.operators.items()}
+        under = {layout.under(self.image.path, a): layout.under(self.image.path, b) for a, b in folders.items()}
         for path in self.image.needed:
-            if classify(_inside(self.image, path)).area == "state-metadata":
-                yield path, {"partitions": self.wishes.partitions}
+            place = classify(_inside(self.image, path))
+            if place.area != "state-metadata":
+                continue
+            new = self.wishes.operators.get(place.operator or "")
+            changes = {
+                **({"partitions": self.wishes.partitions} if self.wishes.partitions else {}),
+                **({"operator": int(new), "folders": under} if new is not None else {}),
+            }
+            if changes:
+                yield path, changes
 
 
 def _whole(pieces: list[Piece]) -> list[Piece]:

@@ -27,13 +27,18 @@ NAMES_OF_ONE = (("s3", "s3a", "s3n"), ("gs", "gcs"), ("abfs", "abfss"))
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """One file that is read at `source`, rewritten, and written to the same path at `target`."""
+    """One file that is read at `source`, rewritten, and written to `target`: to the same path, or to another."""
 
     transform: str
     options: Mapping[str, Any]
     source: str
     target: str
     info: FileInfo
+    path: str | None = None
+
+    @property
+    def target_path(self) -> str:
+        return self.info.path if self.path is None else self.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +71,36 @@ def rewriting_of(job: JobSpec, facts: Facts) -> Rewriting:
     return Rewriting(tuple(files))
 
 
-def with_operators(rewriting: Rewriting, facts: Facts, changes: Mapping[str, Mapping[str, Any]]) -> Rewriting:
-    """The same, with what else changes in operators' metadata (by path): a file is rewritten once."""
+def with_changes(
+    rewriting: Rewriting,
+    facts: Facts,
+    operators: Mapping[str, Mapping[str, Any]],
+    paths: Mapping[str, str | None],
+) -> Rewriting:
+    """The same, with what else becomes of these files: a file is rewritten once. `operators` are further options for
+    their metadata, by path; `paths` are files that get another path, or none: those are left behind."""
+    here = facts.source.location
     infos = {file.path: file for file in facts.source.files}
-    left = dict(changes)
+    left = {path: more for path, more in operators.items() if paths.get(path, path) is not None}
     files = []
     for file in rewriting.files:
-        more = left.pop(file.info.path, {}) if file.source == facts.source.location else {}
-        files.append(replace(file, options={**file.options, **more}))
-    for path, more in left.items():
-        options = {**_options(()), **more}
-        source, target = facts.source.location, facts.target.location
-        files.append(Rewritten(REWRITE_OPERATOR_METADATA, options, source, target, infos[path]))
+        own = file.source == here
+        path = paths.get(file.info.path, file.info.path) if own else file.info.path
+        if path is None:
+            continue
+        more = dict(left.pop(file.info.path, {})) if own else {}
+        mapping = [*file.options["mapping"], *_folders(file.options["mapping"], more.pop("folders", {}))]
+        files.append(replace(file, options={**file.options, "mapping": mapping, **more}, path=path))
+    for path, changes in left.items():
+        options = {**_options(()), **{key: value for key, value in changes.items() if key != "folders"}}
+        new = paths.get(path) or path
+        files.append(Rewritten(REWRITE_OPERATOR_METADATA, options, here, facts.target.location, infos[path], new))
     return Rewriting(tuple(files))
+
+
+def _folders(mapping: list[list[str]], folders: Mapping[str, str]) -> list[list[str]]:
+    """Folders of the image that get another name, under every name of the places they lie in: the longest fits."""
+    return [[f"{old}/{a}", f"{new}/{b}"] for old, new in mapping for a, b in folders.items()]
 
 
 def needed_embedded(images: tuple[Image, ...]) -> dict[str, list[EmbeddedPath]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stateshift.engines.spark.reshaping import REWRITE_COMMIT, REWRITE_OFFSETS, REWRITE_STATE
+from stateshift.engines.spark.reshaping import KEEP, REWRITE_COMMIT, REWRITE_OFFSETS, REWRITE_STATE
 from stateshift.engines.spark.rewrites import rewrite_state
 from stateshift.engines.spark.rewriting import REWRITE_LOG, REWRITE_OPERATOR_METADATA
 from stateshift.formats.spark import commits, offsets, operator_metadata, source_log
@@ -31,20 +31,29 @@ def rewrite_operator_metadata(options: Mapping[str, Any], inputs: Sequence[Conte
         metadata = operator_metadata.relocated(metadata, relocation) if options["mapping"] else metadata
         if "partitions" in options:
             metadata = operator_metadata.with_partitions(metadata, options["partitions"])
+        if "operator" in options:
+            metadata = operator_metadata.with_operator(metadata, options["operator"])
         return operator_metadata.encode_operator_metadata(metadata)
 
     return (lambda: iter((rewritten(),)),)
 
 
 def rewrite_offsets(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
-    """A planned batch under another configuration: what stands there overrides the session's on a restart."""
+    """A planned batch under another configuration, which overrides the session's on a restart, and with its sources
+    renamed."""
     (content,) = inputs
 
     def rewritten() -> bytes:
-        entry = offsets.decode_offsets(b"".join(content()))
-        return offsets.encode_offsets(offsets.with_conf(entry, options["conf"]))
+        entry = offsets.with_conf(offsets.decode_offsets(b"".join(content())), options["conf"])
+        named = offsets.with_sources(entry, options.get("sources", {}), options.get("dropped", ()))
+        return offsets.encode_offsets(named)
 
     return (lambda: iter((rewritten(),)),)
+
+
+def keep(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+    """Files as they are, for another path."""
+    return inputs
 
 
 def rewrite_commit(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
@@ -67,6 +76,7 @@ def _relocation(options: Mapping[str, Any]) -> Relocation:
 TRANSFORMS: Mapping[str, Transform] = {
     REWRITE_LOG: rewrite_log,
     REWRITE_OPERATOR_METADATA: rewrite_operator_metadata,
+    KEEP: keep,
     REWRITE_STATE: rewrite_state,
     REWRITE_OFFSETS: rewrite_offsets,
     REWRITE_COMMIT: rewrite_commit,

@@ -65,6 +65,20 @@ def wishes_of(changes: Sequence[Mapping[str, Any]]) -> Wishes:
     )
 
 
+def path_after(wishes: Wishes, path: str) -> str | None:
+    """Where a file of the image is afterwards, as far as operators and sources have other names; None where what it
+    belongs to is left behind."""
+    area, _, rest = path.partition("/")
+    name, slash, rest = rest.partition("/")
+    names, dropped = {
+        "state": (wishes.operators, wishes.dropped_operators),
+        "sources": (wishes.sources, wishes.dropped_sources),
+    }.get(area, ({}, ()))
+    if not slash or name in dropped:
+        return None if name in dropped else path
+    return f"{area}/{names.get(name, name)}/{rest}"
+
+
 def settings_after(wishes: Wishes, settings: Mapping[str, str]) -> dict[str, str]:
     """What changes in the configuration that the offset log records, and that overrides the session's on a restart."""
     changes: dict[str, str] = {}

@@ -44,11 +44,18 @@ def distinct(events: DataFrame) -> DataFrame:
     return events.withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["word"]).select("word")
 
 
+def limited(events: DataFrame) -> DataFrame:
+    """Two stateful operators: the limit is operator 0, what it limits operator 1."""
+    return distinct(events).limit(1000)
+
+
 def totals(events: DataFrame) -> DataFrame:
     return events.groupBy().agg(f.count("*").alias("n"), f.sum("amount").alias("total"))
 
 
-QUERIES = {"window": windowed, "join": joined, "session": sessions, "distinct": distinct, "totals": totals}
+QUERIES = {
+    "window": windowed, "join": joined, "session": sessions, "distinct": distinct, "limited": limited, "totals": totals,
+}  # fmt: skip
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from stateshift.plan import Plan, decode_plan, encode_plan
 from stateshift.step import CompareImages, CopyFiles, FenceSource, TransformShard, WriteFile
 from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import ClusterFacts, Facts, Survey
-from tests.support.checkpoints import Checkpoint
+from tests.support.checkpoints import Checkpoint, put
 from tests.support.ground import SOURCE, TARGET, Ground, facts_of, plan_of, spec_of
 
 LONG_KEY = '{"type":"struct","fields":[{"name":"k","type":"long","nullable":true,"metadata":{}}]}'
@@ -202,7 +202,7 @@ def test_a_group_too_large_for_memory_is_read_once_for_each_part_of_its_targets(
 
 def test_a_store_without_a_schema_is_refused_by_name() -> None:
     plan = planned(Checkpoint(), {"kind": "repartition", "partitions": 4})
-    assert "no schema tells the key of operator 0, store default" in told(plan, "refuse")
+    assert "the keys of operator 0, store default cannot be read: no schema tells" in told(plan, "refuse")
 
 
 def test_the_same_number_of_partitions_is_nothing_to_do() -> None:
@@ -327,3 +327,89 @@ def test_a_log_is_rewritten_and_nothing_else_of_it_changes() -> None:
     assert b"".join(content()) == b'v1\n{"nextBatchWatermarkMs":9}'
     (content,) = TRANSFORMS["spark.rewrite-commit"]({"state_ids": {"0": [["y"], ["z"]]}}, [lambda: iter((commit,))])
     assert b"".join(content()) == commit.replace(b'[["x"]]', b'[["y"],["z"]]')
+
+
+# ---- rename, drop
+
+
+def renamed(checkpoint: Checkpoint, **change: Any) -> Plan:
+    return planned(checkpoint, {"kind": "rename", **change})
+
+
+def test_an_operators_files_go_where_its_new_id_is_and_are_compared_there(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    ground.write(Checkpoint(batches=3))
+    ground.apply(spec_of(transform=[{"kind": "rename", "operators": {"0": "4"}}]))
+    held, before = ground.held(TARGET), Checkpoint(batches=3).files()
+    assert {path for path in held if path.startswith("state")} == {
+        path.replace("state/0/", "state/4/") for path in before if path.startswith("state")
+    }
+    assert held["state/4/1/2.delta"] == before["state/0/1/2.delta"]
+    plan = renamed(Checkpoint(), operators={"0": "4"})
+    compare = next(step for step in plan if isinstance(step, CompareImages) and step.target_shards)
+    assert {shard.operator for shard in compare.target_shards or ()} == {"0"}, "it is the same operator's state"
+
+
+def test_a_renamed_operator_can_be_compacted_on_the_same_way(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    ground.write(Checkpoint(batches=9))
+    ground.apply(spec_of(transform=[{"kind": "rename", "operators": {"0": "1"}}, {"kind": "compact"}]))
+    assert {path for path in ground.held(TARGET) if path.startswith("state")} == {
+        "state/1/0/9.snapshot", "state/1/1/9.snapshot",
+    }  # fmt: skip
+
+
+def test_an_operator_left_behind_leaves_no_file(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    ground.write(Checkpoint())
+    ground.apply(spec_of(transform=[{"kind": "drop", "operators": ["0"]}]))
+    assert sorted(ground.held(TARGET)) == ["commits/2", "metadata", "offsets/1", "offsets/2"]
+
+
+def test_a_source_gets_another_place_in_the_offsets_and_in_the_logs(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    ground.write(Checkpoint(inputs="file:///in"))
+    change = {"kind": "rename", "sources": {"0": "1"}}
+    ground.apply(spec_of(transform=[change], waive=["paths-stay"]))
+    held, before = ground.held(TARGET), Checkpoint(inputs="file:///in").files()
+    assert held["offsets/2"] == before["offsets/2"].replace(b'\n{"logOffset":2}', b'\n-\n{"logOffset":2}')
+    assert {path: held[path] for path in held if path.startswith("sources")} == {
+        f"sources/1/{n}": before[f"sources/0/{n}"] for n in range(3)
+    }
+
+
+def test_a_source_that_moves_with_its_data_is_rewritten_under_its_new_name(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    ground.write(Checkpoint(inputs="file:///in"))
+    for number in range(3):
+        ground.put(f"file:///in/f{number}.json")
+    data = [{"source": "file:///in", "target": "file:///new"}]
+    ground.apply(spec_of(transform=[{"kind": "rename", "sources": {"0": "1"}}], data=data))
+    assert b"file:///new/f2.json" in ground.held(TARGET)["sources/1/2"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "rename", "operators": {"7": "1"}}, "has no operator 7"),
+        ({"kind": "rename", "operators": {"0": "one"}}, "'one' is no operator number"),
+        ({"kind": "rename", "sources": {"3": "1"}}, "has no source 3"),
+        ({"kind": "drop", "sources": ["0"]}, "would have no source left"),
+    ],
+    ids=["unknown operator", "no number", "unknown source", "no source"],
+)
+def test_names_that_cannot_be_are_refused(change: dict[str, Any], message: str) -> None:
+    assert message in told(planned(Checkpoint(), change), "refuse")
+
+
+def test_two_operators_never_get_one_id(tmp_path: Path) -> None:
+    storage = MemoryDisk().open(SOURCE)
+    files = Checkpoint().files()
+    for path, content in files.items():
+        put(storage, path, content)
+        if path.startswith("state"):
+            put(storage, path.replace("state/0/", "state/1/"), content)
+    for names, refused in (({"0": "1"}, True), ({"0": "1", "1": "0"}, False)):
+        changes = [{"kind": "rename", "operators": names}]
+        plan = plan_of(spec_of(transform=changes), facts_of(survey.survey(storage, changes=changes)))
+        assert ("two of the operators" in told(plan, "refuse")) == refused

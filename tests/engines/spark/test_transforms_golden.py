@@ -120,6 +120,19 @@ def test_a_repartition_says_so_wherever_spark_reads_the_number(tmp_path: Path, c
     assert [len(shards) for shards in commit.state_ids.values()] == ([7] if case.name.endswith("format2") else [])
 
 
+def test_operators_that_name_their_schemas_absolutely_name_them_where_they_are(tmp_path: Path) -> None:
+    case = next(case for case in STATEFUL if case.name == "join-rocksdb-v3")
+    ground = brought(tmp_path, case, [{"kind": "rename", "operators": {"0": "2"}}])
+    assert isinstance(ground, Ground)
+    held = ground.held(TARGET)
+    told = decode_operator_metadata(held["state/2/_metadata/v2/0"])
+    assert told.operator == 2
+    for path in told.stores[0].schema_paths:
+        assert path.startswith("file:/there/orders/state/2/_stateSchema/")
+        assert path.removeprefix("file:/there/orders/") in held
+    assert look.restartable(TARGET, ground.open, thorough=True).restartable
+
+
 def test_checkpoint_format_1_has_no_ids_left(tmp_path: Path) -> None:
     case = next(case for case in STATEFUL if case.name == "window-rocksdb-format2")
     ground = brought(tmp_path, case, CHANGES["v1"])
