@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,7 @@ from typing import Any
 from stateshift import __version__, executor, lock, plain
 from stateshift.clusters.opening import check_submit, open_cluster
 from stateshift.clusters.protocol import Cluster, StopRequest
-from stateshift.engines.registry import all_entries, all_transforms, engine
+from stateshift.engines.registry import Engine, all_entries, all_transforms, engine
 from stateshift.errors import Interrupted, JournalError, PlanError, SpecError, StalePlan, StateshiftError, StorageError
 from stateshift.estimating import estimated, probe
 from stateshift.journal import (
@@ -43,9 +42,9 @@ from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.report import Report, summarize
 from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
 from stateshift.storage import locations
-from stateshift.storage.opening import open_storage
+from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
-from stateshift.storage.wrappers import Pace, Retrying, Throttled
+from stateshift.storage.wrappers import Pace, Throttled
 from stateshift.survey import ClusterFacts, Facts, Finding, Survey
 from stateshift.workdir import Workdir
 from stateshift.world import Clock, Meter, Unwatched, World
@@ -63,31 +62,16 @@ class Doors:
     host: str = "localhost"
 
 
-class _Clock:
-    """The machine's own."""
-
-    def now(self) -> float:
-        return time.time()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-
 def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:
     """The world as it is: storages by their URL, retried where an error may pass; clusters by their kind."""
     interrupt, watched = stop or threading.Event(), meter or Unwatched()
 
-    clock = _Clock()
-
-    def opened(location: str) -> Storage:
-        return Retrying(open_storage(location), clock)
-
     def cluster(spec: ClusterSpec, workdir: Workdir) -> Cluster:
         return open_cluster(
-            spec, str(workdir.path), open_storage=opened, say=watched.say, interrupt=interrupt
+            spec, str(workdir.path), open_storage=open_patiently, say=watched.say, interrupt=interrupt
         )
 
-    return Doors(opened, cluster, clock, watched, interrupt, socket.gethostname())
+    return Doors(open_patiently, cluster, SystemClock(), watched, interrupt, socket.gethostname())
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +137,7 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
         source=surveyed,
         target=_survey(spec, job.target, doors) if job.target else surveyed,
         merges=tuple(_survey(spec, location, doors) for location in job.merge_locations),
-        data=tuple((_data(d.source, doors), _data(d.target, doors)) for d in job.data),
+        data=tuple((_data(kind, d.source, doors, True), _data(kind, d.target, doors, d.copy)) for d in job.data),
         source_cluster=_cluster_facts(spec, job.source_cluster, job, doors, workdir, running=True),
         target_cluster=_cluster_facts(spec, job.target_cluster, job, doors, workdir, running=False),
         rates=probe(source, surveyed) if probing else None,
@@ -192,11 +176,12 @@ def _surveyed(survey: Survey, storage: Storage) -> Survey:
     return replace(survey, traits={"renames": traits.renames, "keeps_times": traits.keeps_times})
 
 
-def _data(location: str, doors: Doors) -> Survey:
-    """A place the job reads or writes: its files, and no more than that."""
+def _data(kind: Engine, location: str, doors: Doors, ours: bool) -> Survey:
+    """A place the job reads or writes: its files; and, where somebody else brought them there, whether they know."""
     storage = doors.open_storage(location)
     files = tuple(sorted(storage.list()))
-    return _surveyed(Survey(storage.location, None, "data" if files else "empty", files), storage)
+    findings = () if ours else kind.misplaced(storage, files)
+    return _surveyed(Survey(storage.location, None, "data" if files else "empty", files, (), findings), storage)
 
 
 def _cluster_facts(
@@ -389,7 +374,7 @@ class _Run:
         if made[0].purpose == "halt" and halted:
             raise StalePlan(
                 f"{job.name} runs again after it was stopped",
-                hint="something restarts it: switch that off, then `stateshift resume` the run",
+                hint="something restarts it: switch that off, then `stateshift resume WORKDIR`",
             )
         now = engine(self.spec.engine).identity(facts) if proposed.provisional else made[-1].facts
         if made[0].purpose == "halt" or now != proposed.facts:

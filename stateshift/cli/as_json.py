@@ -1,12 +1,13 @@
-"""The JSON documents of every command: values in, plain dictionaries out. Pure.
+"""The JSON documents of errors, images and judgements: values in, plain dictionaries out. Pure.
 
+Those of plans and runs are in `as_json_run`.
 Names and shapes are a promise to CI steps and cron lines: keys are added freely, and changed only with a reason.
 Locations and messages come without the credentials that somebody may have put into them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from stateshift.storage.locations import redact
@@ -14,9 +15,6 @@ from stateshift.storage.locations import redact
 if TYPE_CHECKING:
     from stateshift.errors import StateshiftError
     from stateshift.look import Judgement, Look, ShownEntry
-    from stateshift.migration import Proposal, Verdict
-    from stateshift.plan import Phase, Plan
-    from stateshift.report import JobReport, PhaseReport, Report
     from stateshift.survey import Finding, Image, Operator, Survey
 
 # Files below each of these many bytes are counted: what 6.2.3 of INFORE's D5.2 found to dominate a move.
@@ -168,163 +166,6 @@ def judgement(found: Judgement) -> dict[str, Any]:
         "epoch": found.epoch,
         "epochs": list(found.epochs),
         "findings": [finding(f) for f in found.findings],
-    }
-
-
-def verdict(found: Verdict, report: Report, workdir: str) -> dict[str, Any]:
-    """`verify WORKDIR`, in the words of `verify LOCATION`; a finding here is a step whose evidence does not hold."""
-    broken = [
-        {
-            "level": "refuse",
-            "message": redact(f"expected {b.discrepancy.expected}, found {b.discrepancy.found}"),
-            "path": redact(b.discrepancy.place),
-            "offset": None,
-            "hint": None,
-            "plan": b.plan,
-            "step": b.step,
-        }
-        for b in found.broken
-    ]
-    notes = [{"level": "note", "message": redact(n), "path": None, "offset": None, "hint": None} for n in found.notes]
-    return {
-        "holds": not found.broken,
-        "restartable": not found.broken,
-        "epoch": None,
-        "findings": broken + notes,
-        "run": report.run,
-        "state": report.state,
-        "workdir": workdir,
-    }
-
-
-# ---- plan -------------------------------------------------------------------------------------------------------
-
-
-def proposal(proposed: Proposal, verbose: bool = False) -> dict[str, Any]:
-    """All plans as one list of phases in the order they run, and each plan by itself."""
-    return {
-        "fingerprint": proposed.fingerprint,
-        "phases": [{**phase(p, verbose), "job": plan.job} for plan in proposed.plans for p in plan.phases],
-        "estimate": estimate(proposed.plans),
-        "findings": [{**finding(f), "job": plan.job} for plan in proposed.plans for f in plan.findings],
-        "plans": [one_plan(plan) for plan in proposed.plans],
-    }
-
-
-def phase(planned: Phase, verbose: bool = False) -> dict[str, Any]:
-    counted = {
-        "name": planned.name, "steps": len(planned.steps), "files": planned.files, "bytes": planned.bytes,
-    }  # fmt: skip
-    if not verbose:
-        return counted
-    details = [
-        {"name": s.name, "kind": s.kind, "does": redact(s.describe()), "files": s.files, "bytes": s.bytes}
-        for s in planned.steps
-    ]
-    return {**counted, "details": details}
-
-
-def one_plan(plan: Plan) -> dict[str, Any]:
-    return {
-        "job": plan.job,
-        "engine": plan.engine,
-        "purpose": plan.purpose,
-        "source": redact(plan.source),
-        "target": redact(plan.target),
-        "epoch": plan.epoch,
-        "provisional": plan.provisional,
-        "fingerprint": plan.fingerprint,
-        "files": plan.files,
-        "bytes": plan.bytes,
-        "phases": [p.name for p in plan.phases],
-    }
-
-
-def estimate(plans: Iterable[Plan]) -> dict[str, Any] | None:
-    """Jobs move one after the other, and each is down for its own plans only. None where no plan has steps."""
-    by_job: dict[str, float] = {}
-    seconds, basis = 0.0, None
-    for plan in plans:
-        if plan.estimate is None or not plan.phases:
-            continue
-        seconds += plan.estimate.seconds
-        by_job[plan.job] = by_job.get(plan.job, 0.0) + plan.estimate.downtime_seconds
-        basis = plan.estimate.basis
-    if basis is None:
-        return None
-    return {"seconds": round(seconds, 2), "downtime_seconds": round(max(by_job.values()), 2), "basis": basis}
-
-
-# ---- runs -------------------------------------------------------------------------------------------------------
-
-
-def run(told: Report, workdir: str, held: bool = False) -> dict[str, Any]:
-    """What `apply`, `resume`, `rollback` and `status` print."""
-    return {
-        "run": told.run,
-        "state": shown_state(told.state, held),
-        "report": {
-            "downtime_seconds": told.downtime_seconds,
-            "seconds": told.seconds,
-            "phases": [_phase_report(p) for p in told.phases],
-            "jobs": [_job_report(job) for job in told.jobs],
-            "left": [redact(line) for line in told.left],
-        },
-        "workdir": workdir,
-    }
-
-
-def failed_run(told: Report, workdir: str, held: bool, caught: StateshiftError) -> dict[str, Any]:
-    """A run that stopped on the way: where it stands and why, in one document."""
-    return {**error(caught), **run(told, workdir, held)}
-
-
-def status(told: Report, workdir: str, held: bool) -> dict[str, Any]:
-    failure = told.failure
-    return {
-        **run(told, workdir, held),
-        "at_work": held,
-        "failure": None
-        if failure is None
-        else {
-            "error": failure.error,
-            "message": redact(failure.message),
-            "hint": failure.hint and redact(failure.hint),
-            "exit_code": failure.exit_code,
-            "step": failure.step,
-        },
-    }
-
-
-def shown_state(state: str, held: bool) -> str:
-    """A run that its journal leaves at work, and no process works on, was killed: it is to be resumed."""
-    return "interrupted" if state == "running" and not held else state
-
-
-def _phase_report(told: PhaseReport) -> dict[str, Any]:
-    return {
-        "name": told.name,
-        "start": told.start,
-        "seconds": told.seconds,
-        "steps": told.steps,
-        "done": told.done,
-        "files": told.files,
-        "bytes": told.bytes,
-    }
-
-
-def _job_report(told: JobReport) -> dict[str, Any]:
-    return {
-        "job": told.job,
-        "state": told.state,
-        "files": told.files,
-        "bytes": told.bytes,
-        "downtime_seconds": told.downtime_seconds,
-        "downtime_from": told.downtime_from,
-        "idle": told.idle,
-        "notes": [redact(note) for note in told.notes],
-        "left": [redact(line) for line in told.left],
-        "phases": [_phase_report(p) for p in told.phases],
     }
 
 

@@ -37,7 +37,7 @@ def command(
 
     Shows phases, files, bytes, an estimate of time and downtime, and what to know before. Reads, and changes nothing:
     `stateshift apply` carries out exactly what is shown here."""
-    from stateshift.cli import as_json, render_plan, request
+    from stateshift.cli import as_json_run, render_plan, request
     from stateshift.errors import PlanError
     from stateshift.migration import Proposal, propose
     from stateshift.workdir import Workdir
@@ -48,7 +48,7 @@ def command(
         asked = request.overridden(asked, parallel, throttle)
         asked = propose(asked, terminal.doors(), Workdir(os.path.join(workdirs, "plan")), job)
     if json:
-        terminal.document(as_json.proposal(asked, verbose))
+        terminal.document(as_json_run.proposal(asked, verbose))
     else:
         terminal.show(render_plan.proposal(asked, verbose))
     if output is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from stateshift.cli import as_json
+from stateshift.cli import as_json_run
 from stateshift.cli.render_findings import findings
 from stateshift.cli.text import Block, Cell, Gap, Line, Table, pairs, section
 from stateshift.cli.units import about, dash, many, number, size
@@ -76,7 +76,7 @@ def _findings(plans: Iterable[Plan]) -> list[Finding]:
 
 
 def _summary(proposed: Proposal) -> Iterator[tuple[str, str | Cell]]:
-    estimate = as_json.estimate(proposed.plans)
+    estimate = as_json_run.estimate(proposed.plans)
     if estimate is not None:
         down = about(estimate["downtime_seconds"])
         yield "estimate", f"{about(estimate['seconds'])}, the job down for {down} of it"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stateshift.cli.as_json import shown_state
+from stateshift.cli.as_json_run import shown_state
 from stateshift.cli.text import Block, Cell, Gap, Line, Table, Tone, pairs
 from stateshift.cli.units import bar, dash, many, number, size, span
 from stateshift.storage.locations import redact

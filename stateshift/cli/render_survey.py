@@ -148,9 +148,9 @@ def _embedded(images: Iterable[Image], verbose: bool) -> Iterator[Block]:
 
 
 def _settings(images: Iterable[Image]) -> Iterator[Block]:
-    rows = tuple(sorted({(key, value) for image in images for key, value in image.settings.items()}))
+    rows = tuple((image.path, key, value) for image in images for key, value in sorted(image.settings.items()))
     if rows:
-        yield Table(("", ""), rows)
+        yield _without_empty(Table(("", "", ""), rows))
 
 
 def all_files(found: Survey) -> Iterator[Block]:

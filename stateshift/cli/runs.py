@@ -25,12 +25,12 @@ def command(
     verbose: Verbose = False,
 ) -> int | None:
     """All runs, and where each of them stands."""
-    from stateshift.cli import as_json, render_run
+    from stateshift.cli import render_run
 
     terminal = Terminal.of(context, json, verbose)
     found = [_listed(path) for path in below(workdirs)]
     if json:
-        terminal.document([_document(one, as_json) for one in found])
+        terminal.document([_document(one) for one in found])
     else:
         terminal.show(render_run.runs(found, workdirs))
     return None
@@ -57,9 +57,10 @@ def _listed(path: str) -> Listed:
         return Listed(path, None, False, error.fact)
 
 
-def _document(one: Listed, as_json: Any) -> dict[str, Any]:
+def _document(one: Listed) -> dict[str, Any]:
+    from stateshift.cli import as_json_run
+
     if one.report is None:
         return {"run": os.path.basename(one.workdir), "state": "damaged", "report": None, "workdir": one.workdir,
                 "failure": {"message": one.damage}}  # fmt: skip
-    document: dict[str, Any] = as_json.status(one.report, one.workdir, one.held)
-    return document
+    return as_json_run.status(one.report, one.workdir, one.held)

@@ -118,6 +118,9 @@ def _width(text: str) -> int:
     )
 
 
+# Longer tables are shown plainly, line by line: laying one out in colours takes seconds.
+ROWS_MAX = 1000
+
 # ---- at a terminal ----------------------------------------------------------------------------------------------
 
 STYLES: dict[Tone, str] = {
@@ -137,6 +140,8 @@ def coloured(blocks: Iterable[Block]) -> Iterator[RenderableType]:
             case Line():
                 text = Text(block.text, STYLES[block.tone], overflow="fold")
                 yield Padding(text, (0, 0, 0, block.indent), expand=False)
+            case Table() if len(block.rows) > ROWS_MAX:
+                yield from (Text(line.rstrip(), overflow="fold") for line in _plain_table(block))
             case Table():
                 yield Padding(_rich_table(block), (0, 0, 0, block.indent), expand=False)
 

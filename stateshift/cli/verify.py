@@ -44,7 +44,7 @@ def _image(terminal: Terminal, location: str, deep: bool) -> int:
     from stateshift.cli import as_json, render_survey
     from stateshift.errors import VerifyError
 
-    found = look.restartable(location, terminal.doors().open_storage, deep)
+    found = look.restartable(location, terminal.opening(), deep)
     if terminal.json:
         terminal.document(as_json.judgement(found))
     else:
@@ -54,14 +54,14 @@ def _image(terminal: Terminal, location: str, deep: bool) -> int:
 
 def _run(terminal: Terminal, path: str) -> int:
     from stateshift import migration
-    from stateshift.cli import as_json, render_run
+    from stateshift.cli import as_json_run, render_run
     from stateshift.errors import VerifyError
     from stateshift.workdir import Workdir
 
     workdir = Workdir(path)
     found, told = migration.verify(workdir, terminal.doors()), migration.status(workdir)
     if terminal.json:
-        terminal.document(as_json.verdict(found, told, path))
+        terminal.document(as_json_run.verdict(found, told, path))
     else:
         terminal.show(render_run.verdict(found, told, path))
     return VerifyError.exit_code if found.broken else 0

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from stateshift import migration
-from stateshift.cli import as_json, render_run
+from stateshift.cli import as_json_run, render_run
 from stateshift.cli.failing import tell
 from stateshift.cli.progress import watching
 from stateshift.cli.terminal import Terminal
@@ -40,7 +40,7 @@ def carry_out(terminal: Terminal, workdir: Workdir, work: Callable[[Doors], Repo
         terminal.talk(render_run.resume_commands(path))
         raise
     if terminal.json:
-        terminal.document(as_json.run(told, path))
+        terminal.document(as_json_run.run(told, path))
     else:
         terminal.show(render_run.report(told, path))
     return 0
@@ -54,7 +54,7 @@ def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int
     told, held = migration.status(workdir), workdir.held
     if not terminal.json:
         terminal.show(render_run.report(told, path, held))
-    code = tell(error, terminal, as_json.failed_run(told, path, held, error))
+    code = tell(error, terminal, as_json_run.failed_run(told, path, held, error))
     resume = render_run.command("resume", path)
     if not held and told.state in ("failed", "interrupted", "running") and resume not in (error.hint or ""):
         terminal.talk([Line(f"go on with: {resume}")])

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from stateshift.cli import as_json, render_run
+from stateshift.cli import as_json_run, render_run
 from stateshift.cli.render_run import Listed
 from stateshift.cli.text import plain_text
 from stateshift.executor import Broken
@@ -51,8 +51,8 @@ def test_a_failure_says_why_where_and_how_to_go_on() -> None:
 
 def test_a_run_that_nobody_works_on_is_interrupted_and_one_at_work_is_running() -> None:
     running = replace(REPORT, state="running")
-    assert as_json.status(running, "w", held=False)["state"] == "interrupted"
-    assert as_json.status(running, "w", held=True)["state"] == "running"
+    assert as_json_run.status(running, "w", held=False)["state"] == "interrupted"
+    assert as_json_run.status(running, "w", held=True)["state"] == "running"
     assert "a process is at work on it now" in plain_text(render_run.status(running, "w", held=True))
     assert "stateshift resume w" in plain_text(render_run.status(running, "w", held=False))
 
@@ -72,13 +72,13 @@ def test_a_verdict_names_the_step_the_place_and_the_difference() -> None:
         "  copy/3: hdfs://t/a: expected size 3, found nothing",
         "  note: gone on",
     ]
-    document = as_json.verdict(broken, REPORT, "w")
+    document = as_json_run.verdict(broken, REPORT, "w")
     assert document["restartable"] is document["holds"] is False
     assert document["findings"][0]["message"] == "expected size 3, found nothing"
 
 
 def test_the_report_of_a_run_has_the_promised_keys() -> None:
-    document = as_json.run(REPORT, "w")
+    document = as_json_run.run(REPORT, "w")
     assert document.keys() == {"run", "state", "report", "workdir"}
     assert document["report"]["downtime_seconds"] == 11.5
     assert [phase["name"] for phase in document["report"]["phases"]] == ["halt", "copy", "confirm"]

@@ -35,5 +35,11 @@ def test_a_terminal_gets_the_same_words_and_no_markup_is_read_from_them() -> Non
     assert bare.get().split() == plain_text(blocks).split()
 
 
+def test_a_long_table_is_shown_plainly_at_a_terminal_too() -> None:
+    rows = tuple((str(number), "x") for number in range(2000))
+    lines = [str(line) for line in coloured([Table(("a", "b"), rows)])]
+    assert lines == plain_text([Table(("a", "b"), rows)]).splitlines()
+
+
 def test_a_line_break_in_a_cell_does_not_break_the_table() -> None:
     assert plain_text([Table(("a", "b"), (("x\ny", "z"),))]) == "  a    b\n  x y  z\n"

@@ -62,10 +62,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=11, help="pairs of --help; the slow ones get half as many")
     options = parser.parse_args()
     checkpoint = _checkpoint()
+    load = os.getloadavg()[0]
     files = sum(len(names) for _, _, names in os.walk(checkpoint))
     with tempfile.TemporaryDirectory() as place:
         measured = [measure(pair) for pair in pairs(checkpoint, Path(place), options.rounds)]
-    table = as_table(measured, files)
+    table = as_table(measured, files, load)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(table)
     print(json.dumps({"files": files, "pairs": [asdict(m) for m in measured]}, indent=1) if options.json else table)
@@ -136,12 +137,13 @@ def _seconds(command: Sequence[str]) -> float:
     return seconds
 
 
-def as_table(measured: Sequence[Measured], files: int) -> str:
+def as_table(measured: Sequence[Measured], files: int, load: float) -> str:
     lines = [
         "# The command line's speed",
         "",
         f"`./scripts/bench/cli` on {os.cpu_count()} cores, Python {sys.version_info[0]}.{sys.version_info[1]}; "
         f"a checkpoint of 200 partitions and 80 batches, {files:,} files.",
+        f"Load average before the first run: {load:.1f} (above 1, somebody else was at work, and ratios are noisy).",
         "Medians of whole processes in seconds; the ratio of each pair of runs, min / median / max.",
         "",
         "| command | seconds | against | seconds | pairs | ratio | goal | |",
