@@ -237,24 +237,33 @@ def test_a_job_that_starts_again_after_it_was_stopped_is_told(ground: Ground) ->
     assert ground.held(TARGET) == {}
 
 
-def test_a_stale_halt_is_taken_back_and_a_later_resume_and_rollback_are_too(ground: Ground) -> None:
+def alive(ground: Ground) -> list[str]:
+    """Where jobs run now."""
+    return [job.location for job in ground.cluster.jobs if job.status.state.alive]
+
+
+def test_a_halt_after_which_the_plan_no_longer_fits_is_taken_back(ground: Ground) -> None:
+    """And it can be resumed once it fits again, and that be taken back as well."""
     ground.write()
     ground.cluster.run("orders", SOURCE)
     proposal = ground.propose(running_spec())
-    ground.put(f"{TARGET}/somebody.txt")  # not seen by the halt's own look: it comes with the stop
-
-    def between() -> None:
-        ground.put(f"{TARGET}/somebody.txt")
-
-    ground.remove(f"{TARGET}/somebody.txt")
-    ground.cluster._on_stop = lambda request: between()
-    with pytest.raises(StalePlan, match="the halt was taken back"):
+    ground.cluster._on_stop = lambda request: ground.put(f"{TARGET}/somebody.txt")
+    with pytest.raises(StalePlan, match="the halt was taken back") as caught:
         ground.apply(proposal)
+    check_hint(caught.value, "stateshift plan")
+    assert alive(ground) == [SOURCE], "the source job runs again"
     assert not ground.locks()
-    assert sum(job.status.state.alive for job in ground.cluster.jobs) == 1, "the source job runs again"
+    assert ground.held(SOURCE) == Checkpoint().files()
+
     ground.remove(f"{TARGET}/somebody.txt")
-    ground.rollback()
-    assert sum(job.status.state.alive for job in ground.cluster.jobs) == 1
+    ground.cluster._on_stop = None
+    ground.cluster._on_start = lambda submission: (
+        ground.write(Checkpoint(batches=4), TARGET) if submission.location == TARGET else None
+    )
+    assert ground.resume().state == "finished"
+    assert alive(ground) == [TARGET]
+    ground.rollback(discard_progress=True)
+    assert alive(ground) == [SOURCE]
     assert ground.held(SOURCE) == Checkpoint().files()
 
 
