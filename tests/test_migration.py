@@ -25,7 +25,8 @@ def ground(tmp_path: Path) -> Ground:
 def commit(ground: Ground, location: str, batch: int) -> None:
     """What a job does that goes on."""
     extra = Checkpoint(batches=batch + 1).files()
-    for path in (f"offsets/{batch}", f"state/0/0/{batch + 1}.delta", f"state/0/1/{batch + 1}.delta", f"commits/{batch}"):
+    state = [f"state/0/{shard}/{batch + 1}.delta" for shard in (0, 1)]
+    for path in (f"offsets/{batch}", *state, f"commits/{batch}"):
         ground.put(f"{location}/{path}", extra[path])
 
 
