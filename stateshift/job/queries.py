@@ -86,7 +86,7 @@ def _tell(query: Any) -> bool:
 
 
 def _has_stopped(query: Any) -> bool:
-    """Whether a query that was told has done its last batch: it has ended, or sleeps until a trigger it will not obey."""
+    """Whether a query that was told has done its last batch: it has ended, or sleeps until its next trigger."""
     thread = _execution(query).queryExecutionThread()
     return not thread.isAlive() or "waitTillTime" in _innermost(thread)
 
