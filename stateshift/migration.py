@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -43,9 +42,9 @@ from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.report import Report, summarize
 from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
 from stateshift.storage import locations
-from stateshift.storage.opening import open_storage
+from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
-from stateshift.storage.wrappers import Pace, Retrying, Throttled
+from stateshift.storage.wrappers import Pace, Throttled
 from stateshift.survey import ClusterFacts, Facts, Finding, Survey
 from stateshift.workdir import Workdir
 from stateshift.world import Clock, Meter, Unwatched, World
@@ -63,31 +62,16 @@ class Doors:
     host: str = "localhost"
 
 
-class _Clock:
-    """The machine's own."""
-
-    def now(self) -> float:
-        return time.time()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-
 def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:
     """The world as it is: storages by their URL, retried where an error may pass; clusters by their kind."""
     interrupt, watched = stop or threading.Event(), meter or Unwatched()
 
-    clock = _Clock()
-
-    def opened(location: str) -> Storage:
-        return Retrying(open_storage(location), clock)
-
     def cluster(spec: ClusterSpec, workdir: Workdir) -> Cluster:
         return open_cluster(
-            spec, str(workdir.path), open_storage=opened, say=watched.say, interrupt=interrupt
+            spec, str(workdir.path), open_storage=open_patiently, say=watched.say, interrupt=interrupt
         )
 
-    return Doors(opened, cluster, clock, watched, interrupt, socket.gethostname())
+    return Doors(open_patiently, cluster, SystemClock(), watched, interrupt, socket.gethostname())
 
 
 @dataclass(frozen=True, slots=True)
