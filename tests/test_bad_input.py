@@ -587,7 +587,7 @@ def test_a_source_that_was_moved_is_not_moved_again(ground: Ground) -> None:
 
 
 PROGRAM = """
-import sys, time
+import sys
 from stateshift import migration
 from stateshift.errors import StateshiftError
 from stateshift.workdir import Workdir
@@ -595,7 +595,7 @@ from tests.test_bad_input import Around
 doors = migration.real_doors()
 class Slow(Around):
     def write(self, *a, **k):
-        if "slow" in sys.argv: print("writing", flush=True); time.sleep(1.0)
+        if "slow" in sys.argv: print("writing", flush=True); sys.stdin.readline()
         return self.storage.write(*a, **k)
 slow = migration.Doors(lambda l: Slow(doors.open_storage(l)), doors.open_cluster, doors.clock, doors.meter, doors.stop)
 try:
@@ -606,8 +606,9 @@ except StateshiftError as error:
 
 
 def program(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT,
-                            env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], cwd=ROOT, env=environment, text=True,
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
 
 
 def interrupted_run(folder: Path) -> Workdir:
