@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from stateshift.journal import (
     PlanAdopted,
     PlanFinished,
@@ -57,6 +59,7 @@ def test_downtime_is_from_the_halt_to_the_first_batch_on_the_target() -> None:
     assert told.jobs[0].downtime_from == "halt"
 
 
+@pytest.mark.row("T-22")
 def test_phases_are_a_timeline_in_their_order_with_what_was_done() -> None:
     phases = report(*WHOLE).phases
     assert [phase.name for phase in phases] == ["halt", "copy", "publish", "submit", "confirm"]

@@ -447,6 +447,7 @@ def test_a_waiver_waives_only_what_it_names() -> None:
     assert plan_of(spec_of(waive=["older-target"]), facts).refusals
 
 
+@pytest.mark.row("IS-18")
 def test_an_older_target_is_refused_and_can_be_waived() -> None:
     old = ClusterFacts("old", "memory", "3.5.9", "absent")
     facts = facts_of(surveyed(Checkpoint()), source_cluster=STOPPED, target_cluster=old)
