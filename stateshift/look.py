@@ -11,17 +11,19 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stateshift.engines.registry import ENGINES
-from stateshift.engines.spark import decoding, deep
-from stateshift.engines.spark.findings import taking_back
-from stateshift.engines.spark.rows import RowSchema
 from stateshift.errors import FormatError, MissingFile, StorageError
 from stateshift.storage import locations
-from stateshift.storage.opening import open_storage
+from stateshift.storage.opening import open_patiently as open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, Survey
+
+# Imported where they are used: who looks at a directory waits for nothing that decodes files.
+if TYPE_CHECKING:
+    from stateshift.engines.spark import decoding
+    from stateshift.engines.spark.rows import RowSchema
 
 # A file longer than this is shown from its beginning only.
 FILE_MAX = 256 * 1024 * 1024
@@ -54,7 +56,7 @@ class ShownEntry:
     value: Any
 
 
-def inspect(location: str, opening: Callable[[str], Storage] = open_storage) -> Look:
+def inspect(location: str, opening: Callable[[str], Storage] = open_patiently) -> Look:
     """Look at whatever is at the location."""
     file = _single(location, opening)
     if file is not None:
@@ -71,9 +73,12 @@ def inspect(location: str, opening: Callable[[str], Storage] = open_storage) -> 
 
 
 def restartable(
-    location: str, opening: Callable[[str], Storage] = open_storage, thorough: bool = False
+    location: str, opening: Callable[[str], Storage] = open_patiently, thorough: bool = False
 ) -> Judgement:
     """Whether a job could restart from what is there. `thorough` also decodes every file of the state it needs."""
+    from stateshift.engines.spark import deep
+    from stateshift.engines.spark.findings import taking_back
+
     storage = opening(location)
     survey = next((s for s in (e.survey(storage, True) for e in ENGINES.values()) if s.images), None)
     if survey is None:
@@ -95,9 +100,11 @@ def restartable(
 
 
 def entries(
-    location: str, opening: Callable[[str], Storage] = open_storage, limit: int = 20
+    location: str, opening: Callable[[str], Storage] = open_patiently, limit: int = 20
 ) -> Iterator[ShownEntry]:
     """The first entries of every store, keys and values decoded by the schema beside them where there is one."""
+    from stateshift.engines.spark.rows import RowSchema
+
     storage = opening(location)
     for engine in ENGINES.values():
         for image in engine.survey(storage).images:
@@ -107,7 +114,7 @@ def entries(
                 if shown.get(place, 0) >= limit:
                     continue
                 rows = _rows(storage, shard.files[-1]) if shard.files else RowSchema()
-                for entry in engine.entries(storage.chunks, shard, image.settings):
+                for entry in engine.reader()(storage.chunks, shard, image.settings):
                     shown[place] = shown.get(place, 0) + 1
                     if shown[place] > limit:
                         break
@@ -140,6 +147,9 @@ def _single(location: str, opening: Callable[[str], Storage]) -> tuple[Storage, 
 
 def _rows(storage: Storage, path: str) -> RowSchema:
     """The schema that lies beside a state file, if there is one: a checkpoint starts without it, too."""
+    from stateshift.engines.spark import decoding
+    from stateshift.engines.spark.rows import RowSchema
+
     schema = decoding.schema_path(path)
     if schema is None or storage.stat(schema) is None:
         return RowSchema()
@@ -148,6 +158,9 @@ def _rows(storage: Storage, path: str) -> RowSchema:
 
 def _decoded(storage: Storage, name: str, location: str, opening: Callable[[str], Storage]) -> decoding.DecodedFile:
     """One file; what schema its rows have is found from where it lies in its checkpoint."""
+    from stateshift.engines.spark import decoding
+    from stateshift.engines.spark.rows import RowSchema
+
     path = locations.normal(location, os.getcwd())
     try:
         inside = decoding.inside(path)

@@ -38,7 +38,7 @@ def as_before(scenario: Scenario, outcome: Outcome) -> list[str]:
         wrong += [f"{submitted} jobs were submitted"] if submitted > 1 else []
         wrong += _count("jobs running on the target", scenario.alive("there"), 0)
         wrong += _count("jobs running on the source", scenario.alive("flow"), 1)
-    if kept and outcome.report is not None and not any(job.left for job in outcome.report.jobs):
+    if kept and outcome.report is not None and not outcome.report.left:
         wrong.append("the report does not say what was left on the target")
     return wrong + _litter(scenario)
 
@@ -59,7 +59,8 @@ def _count(what: str, found: int, expected: int) -> list[str]:
 def _differences(expected: Tree, found: Tree) -> list[str]:
     wrong = [f"{path} is missing" for path in sorted(expected.keys() - found.keys())]
     wrong += [f"{path} is there" for path in sorted(found.keys() - expected.keys())]
-    return wrong + [f"{path} differs" for path in sorted(expected.keys() & found.keys()) if expected[path] != found[path]]
+    both = sorted(expected.keys() & found.keys())
+    return wrong + [f"{path} differs" for path in both if expected[path] != found[path]]
 
 
 def _litter(scenario: Scenario) -> list[str]:
