@@ -29,6 +29,7 @@ from stateshift.cli import (
     runs,
     schema,
     settings,
+    split,
     status,
     uid,
     verify,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     inspect, verify, plan, apply, resume, rollback, status, runs,
-    compact, repartition, rewind, fork, convert, rename, uid, schema,
+    compact, repartition, rewind, fork, convert, rename, split, uid, schema,
 )  # fmt: skip
 
 # The error of an argument that does not fit; which package it comes from depends on typer's version.

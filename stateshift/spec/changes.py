@@ -71,6 +71,8 @@ def _kind(reader: Reader, place: Place) -> str | None:
 
 
 def _value(reader: Reader, key: Key, place: Place) -> Any:
+    if key.kind == "values":
+        return _values(reader, place)
     if key.kind != "names":
         return reader.value(key, place)
     if not reader.is_a(place, dict, "an object from old to new names"):
@@ -85,6 +87,22 @@ def _value(reader: Reader, key: Key, place: Place) -> Any:
         else:
             named[name] = below.value
     return named
+
+
+def _values(reader: Reader, place: Place) -> list[str | None]:
+    """Texts, blank ones too, and null; a number or a boolean as its text."""
+    if isinstance(place.value, str):
+        return [part.strip() for part in place.value.split(",")]
+    found: list[str | None] = []
+    for item in place.items if reader.is_a(place, list, "a list, or one text with commas") else ():
+        value = item.value
+        if isinstance(value, bool | int):
+            value = str(value).lower()
+        if value is not None and not isinstance(value, str):
+            reader.refuse(item, "text, a whole number, true, false or null")
+        else:
+            found.append(value)
+    return found
 
 
 def _needs(*names: str) -> Callable[[Reader, Place, Mapping[str, Place]], None]:

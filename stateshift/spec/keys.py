@@ -252,7 +252,7 @@ TRANSFORMS: Mapping[str, Keys] = dict((
           Key("by", "count", "Into how many parts the shards are divided."),
           Key("part", "batch", "Which of them this is, from 0."),
           Key("column", "text", "The key column that decides."),
-          Key("values", "texts", "Its values that belong to this part.")),
+          Key("values", "values", "Its values that belong to this part.")),
     _kind("merge", "The state of other checkpoints of the same query, over input of their own, is added.",
           Key("locations", "locations", "Where these are."),
           Key("sum", "texts", "Columns whose values are added where a key is in several; without, that is refused.")),

@@ -159,6 +159,12 @@ _INLINE: dict[str, Schema] = {
     "data": {"type": "array", "items": {"$ref": "#/$defs/datum"}},
     "transform": {"type": "array", "items": {"$ref": "#/$defs/change"}},
     "batch": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": _WHOLE}]},
+    "values": {
+        "anyOf": [
+            {"type": "array", "items": {"type": ["string", "integer", "boolean", "null"]}},
+            {"type": "string"},
+        ]
+    },
     "names": {"type": "object", "additionalProperties": _TEXT},
     "environment": {"type": "object", "additionalProperties": {"type": "string"}},
 }

@@ -22,7 +22,7 @@ GOOD = [
     {"kind": "rename", "operators": {"0": "1", "1": "0"}, "sources": {"0": "orders"}},
     {"kind": "drop", "operators": ["1"], "sources": ["2"]},
     {"kind": "split", "by": 4, "part": 0},
-    {"kind": "split", "column": "country", "values": ["de", "fr"]},
+    {"kind": "split", "column": "country", "values": ["de", "fr", "", None]},
     {"kind": "merge", "locations": ["file:///there"], "sum": ["count"]},
 ]
 
@@ -81,6 +81,16 @@ def test_what_does_not_fit_has_its_complaint(change: Any, pointer: str, message:
     found = refused([change])
     assert [where for where, _ in found] == [pointer]
     assert message in found[0][1]
+
+
+@pytest.mark.parametrize(
+    ("values", "read"), [("a, b", ["a", "b"]), ([1, True, "x"], ["1", "true", "x"])], ids=["text", "list"]
+)
+def test_the_values_of_a_column_are_texts(values: Any, read: list[str]) -> None:
+    changes = [{"kind": "split", "column": "c", "values": values}]
+    VALIDATOR.validate(spec(changes))
+    assert parse_spec(json.dumps(spec(changes))).jobs[0].transform[0]["values"] == read
+    assert refused([{"kind": "split", "column": "c", "values": [1.5]}])[0][0] == "/jobs/0/transform/0/values/0"
 
 
 def test_a_kind_stands_once() -> None:

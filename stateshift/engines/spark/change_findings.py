@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from shlex import quote
+from typing import Any
 
+from stateshift.engines.spark.keys import key_column
 from stateshift.engines.spark.reshaping import StoreState, partitions_of, provider_of, stores_of
 from stateshift.engines.spark.shards import HDFS, ROCKSDB
 from stateshift.engines.spark.wishes import PROVIDER, Wishes, wishes_of
@@ -123,6 +125,8 @@ def _of_stores(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
     stores = tuple(store for store in found if store.operator not in wishes.dropped_operators)
     if wishes.partitions:
         yield from _of_partitions(wishes, image, name, stores)
+    if wishes.split:
+        yield from _of_split(wishes, wishes.split, image, name, stores)
     if wishes.provider and wishes.provider != provider_of(image):
         yield from _of_conversion(wishes, image, name, stores)
     if wishes.of_state and provider == ROCKSDB and image.epoch == 0 and any(store.families for store in stores):
@@ -161,6 +165,41 @@ def _of_partitions(
                 f"{name}: the keys of operator {store.operator}, store {store.store} cannot be read: {store.unknown}",
                 hint="where the schema is missing, let the job start once where it is (Spark writes it again)",
             )
+
+
+def _of_split(
+    wishes: Wishes, split: Mapping[str, Any], image: Image, name: str, stores: tuple[StoreState, ...]
+) -> Iterator[Finding]:
+    partitions = partitions_of(image)
+    if wishes.partitions or wishes.provider:
+        told = "a repartition" if wishes.partitions else "another provider"
+        yield Finding("refuse", f"{name}: a split and {told} at once", hint="one after the other: two jobs")
+    if "by" in split and (partitions is None or split["by"] > partitions):
+        yield Finding("refuse", f"{name} has {partitions} shards: they cannot make {split['by']} parts",
+                      hint="fewer parts, or a `repartition` before")  # fmt: skip
+    for store in stores:
+        where = f"{name}: operator {store.operator}, store {store.store}"
+        if store.single:
+            yield Finding(
+                "refuse",
+                f"{where} has no key, so its state belongs to no part alone",
+                hint=f'let it start empty in each: {{"kind": "drop", "operators": ["{store.operator}"]}} beside it',
+            )
+        elif "column" in split and store.rules is None:
+            yield Finding("refuse", f"{where} cannot be read: {store.unknown}", hint="split by shards")
+        elif "column" in split:
+            lost = [key for key, rule in (store.rules or {}).items() if key_column(rule, split["column"]) is None]
+            if lost:
+                yield Finding(
+                    "refuse",
+                    f"{where}: {lost[0]} has no key column {split['column']} of text, whole numbers or booleans",
+                    hint="stateshift inspect --entries shows the columns; or split by shards",
+                )
+    yield Finding(
+        "warn",
+        f"{name}: each part goes on from the same offsets; its job must be given only the input of its own keys",
+        hint="filter the source by the same rule, before the first stateful operator",
+    )
 
 
 def _of_conversion(

@@ -34,6 +34,7 @@ from stateshift.formats.spark.unsafe_row import decode_row
 Form = Literal["single", "row", "prefix", "range", "time-last", "time-first"]
 
 SESSION_START = "sessionStartTime"
+NAMEABLE = ("string", "byte", "short", "integer", "long", "boolean")
 INDEXED = "keyWithIndexToValue"
 
 _FORMS: Mapping[str, Form] = {
@@ -90,6 +91,28 @@ def key_hash(rule: KeyRule) -> Callable[[bytes], int]:
         return signed_hash(values[0][:1] if inner else values, types)
 
     return (lambda key: 0) if rule.form == "single" else hashed
+
+
+def key_column(rule: KeyRule, column: str) -> Callable[[bytes], str | None] | None:
+    """The function from a key to the text of one of its columns; None where the rule's row has no such column that a
+    person could name a value of: text, whole numbers, true and false."""
+    schema = decode_struct(rule.schema)
+    names = schema.names[: rule.columns]
+    if column not in names:
+        return None
+    number = names.index(column)
+    kind = schema.types[number]
+    if not isinstance(kind, Atomic) or kind.name not in NAMEABLE:
+        return None
+    row_of, skip = _ROWS[rule.form], 1 if rule.framed else 0
+
+    def told(key: bytes) -> str | None:
+        value = decode_row(row_of(key)[skip:], schema)[number]
+        if value is None or isinstance(value, str):
+            return value
+        return str(value).lower()
+
+    return told
 
 
 def _encoded(encoder: Mapping[str, Any], plain: Any, key: StructType, store: str, framed: bool) -> KeyRule:

@@ -16,6 +16,7 @@ several times, each time for some of its targets.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,8 +28,9 @@ from stateshift.engines.spark import layout
 from stateshift.engines.spark.bundles import bundled
 from stateshift.engines.spark.entries import MERGE_OPERATOR, ROW_CHECKSUM
 from stateshift.engines.spark.keys import KeyRule, key_rule
+from stateshift.engines.spark.parts import shards_of
 from stateshift.engines.spark.shards import HDFS, ROCKSDB
-from stateshift.engines.spark.views import PLAIN_ROWS, ROWS
+from stateshift.engines.spark.views import PART, PLAIN_ROWS, ROWS
 from stateshift.engines.spark.wishes import (
     CODEC,
     PARTITIONS,
@@ -157,6 +159,17 @@ def _rules(schemas: Mapping[str, Mapping[str, Any]], framed: bool) -> tuple[dict
     return rules, None if rules else "no schema tells its key"
 
 
+def part_of(wishes: Wishes, image: Image, stores: tuple[StoreState, ...]) -> dict[str, Any] | None:
+    """What of the entries belongs to the part that is asked for."""
+    split = wishes.split
+    if split is None:
+        return None
+    if "by" in split:
+        return {"shards": shards_of(split["by"], split["part"], partitions_of(image) or 0)}
+    rules = {f"{s.operator}/{name}": rule for s in stores for name, rule in (s.rules or {}).items()}
+    return {"column": split["column"], "values": list(split["values"]), "rules": plain.to_plain(rules)}
+
+
 def is_settled(shard: ShardFiles) -> bool:
     """Nothing is left to compact: a snapshot alone, or RocksDB's own tables without a changelog behind them."""
     endings = [path.rpartition(".")[2] for path in shard.files]
@@ -178,11 +191,13 @@ class _Image:
         self.infos = {file.path: file for file in facts.source.files}
         self.version = (image.epoch or 0) + 1
         self.provider = wishes.provider or provider_of(image) or HDFS
-        self.uuids = not wishes.format_1 and any(classify(_inside(image, p)).uuid for s in image.shards
-                                                 for p in s.files if not p.endswith(".sst"))  # fmt: skip
+        names = (classify(_inside(image, path)) for shard in image.shards for path in shard.files)
+        self.format_2 = any(place.uuid for place in names if place.kind in ("zip", "changelog"))
+        self.uuids = self.format_2 and not wishes.format_1 and self.provider == ROCKSDB
         self.conf = settings_after(wishes, image.settings)
         stores = stores_of(image, self.provider == ROCKSDB)
         self.stores = tuple(store for store in stores if store.operator not in wishes.dropped_operators)
+        self.part = part_of(wishes, image, self.stores)
 
     def reshaped(self) -> Reshaping:
         pieces = [piece for store in self.stores for piece in self._pieces(store)]
@@ -221,7 +236,7 @@ class _Image:
     # -- which shards become which
 
     def _rewritten(self, store: StoreState, shard: ShardFiles) -> bool:
-        if self._moves(store) or _provider_changes(self.conf) or CODEC in self.conf:
+        if self._moves(store) or _provider_changes(self.conf) or CODEC in self.conf or self.part:
             return True
         uuids = self.wishes.format_1 and any("_" in path.rpartition("/")[2] for path in shard.files)
         return (self.wishes.compact and not is_settled(shard)) or uuids
@@ -287,6 +302,7 @@ class _Image:
             "codec": self.conf.get(CODEC, self.image.settings.get(CODEC, "lz4")),
             "checksums": self.image.settings.get(ROW_CHECKSUM) == "true",
             **({"rules": plain.to_plain(rules)} if moved else {}),
+            **({"part": self.part} if self.part else {}),
         }
         return TransformShard(
             name=name,
@@ -319,11 +335,12 @@ class _Image:
 
     def _compare(self, name: str, pieces: list[Piece]) -> CompareImages:
         settings = self._reading() | ({ROWS: PLAIN_ROWS} if _provider_changes(self.conf) else {})
+        seen = {**settings, PART: json.dumps(self.part, sort_keys=True)} if self.part else settings
         return CompareImages(
             name, layout.ENGINE, self.source, self.target,
             tuple(shard for piece in pieces for shard in piece.sources),
-            tuple(shard for piece in pieces for shard in piece.targets), (), settings,
-            sum(piece.size for piece in pieces),
+            tuple(shard for piece in pieces for shard in piece.targets), (), seen,
+            sum(piece.size for piece in pieces), settings if self.part else None,
         )  # fmt: skip
 
     # -- logs and metadata
@@ -335,7 +352,7 @@ class _Image:
             if inside.startswith("offsets/") and (self.conf or sources or dropped):
                 options = {"conf": self.conf, "sources": dict(sources), "dropped": list(dropped)}
                 yield path, Change(REWRITE_OFFSETS, options, path)
-            if inside.startswith("commits/") and (self.uuids or self.wishes.format_1):
+            if inside.startswith("commits/") and self.format_2:
                 ids = self._ids(shards) if self.uuids else None
                 yield path, Change(REWRITE_COMMIT, {"state_ids": ids}, path)
 

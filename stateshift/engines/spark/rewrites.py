@@ -8,6 +8,7 @@
                partitions          [before, after]: each entry goes to the shard of its key, after it was seen that it
                                    comes from where its key puts it
              rules     for these, "<operator>/<store>" -> KeyRule
+             part      what of the entries is kept (see `parts`); all, where it is left out
              version   N
              settings  what the sources' rows are read by (see `entries`)
              provider, codec, checksums     how the targets are written
@@ -25,6 +26,7 @@ from typing import Any
 from stateshift.engines.spark import shards
 from stateshift.engines.spark.entries import entries
 from stateshift.engines.spark.keys import KeyRule, key_hash
+from stateshift.engines.spark.parts import belongs
 from stateshift.engines.spark.shards import HDFS, ROCKSDB, Item
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, decode_zip
@@ -92,8 +94,11 @@ class _Piece:
         return found
 
     def _read(self, source: ShardFiles) -> Iterator[Item]:
-        change = _framing(source.files, self.options["provider"])
+        change, part = _framing(source.files, self.options["provider"]), self.options.get("part")
+        kept = belongs(part, source.operator, source.shard) if part else None
         for entry in entries(lambda path: self.inputs[path](), source, self.options["settings"]):
+            if kept is not None and not kept(entry.store, entry.key):
+                continue
             item = Item(entry.store, entry.key, entry.value)
             yield change(item) if change else item
 

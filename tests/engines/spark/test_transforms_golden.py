@@ -11,7 +11,7 @@ import pytest
 
 from stateshift import look
 from stateshift.engines.spark import survey
-from stateshift.engines.spark.keys import key_hash
+from stateshift.engines.spark.keys import key_column, key_hash
 from stateshift.engines.spark.reshaping import stores_of
 from stateshift.engines.spark.shards import ROCKSDB
 from stateshift.engines.spark.views import viewed
@@ -133,14 +133,15 @@ def test_operators_that_name_their_schemas_absolutely_name_them_where_they_are(t
     assert look.restartable(TARGET, ground.open, thorough=True).restartable
 
 
-def test_checkpoint_format_1_has_no_ids_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("change", "names"), [("v1", {"5.zip", "6.changelog"}), ("hdfs", {"6.snapshot"})])
+def test_checkpoint_format_1_has_no_ids_left(tmp_path: Path, change: str, names: set[str]) -> None:
     case = next(case for case in STATEFUL if case.name == "window-rocksdb-format2")
-    ground = brought(tmp_path, case, CHANGES["v1"])
+    ground = brought(tmp_path, case, CHANGES[change])
     assert isinstance(ground, Ground)
     held = ground.held(TARGET)
     commit = next(content for path, content in held.items() if path.startswith("commits/"))
     assert commit.startswith(b"v1\n") and b"stateUniqueIds" not in commit
-    assert {Path(path).name for path in held if path.startswith("state/0/1/")} == {"5.zip", "6.changelog"}
+    assert {Path(path).name for path in held if path.startswith("state/0/1/")} == names
 
 
 def test_a_key_in_a_shard_that_is_not_its_own_is_refused_by_name(tmp_path: Path) -> None:
@@ -173,3 +174,71 @@ def test_a_damaged_file_is_named_and_nothing_is_published(tmp_path: Path) -> Non
         ground.apply(spec_of(transform=CHANGES["compact"], waive=["paths-stay"]))
     assert (caught.value.path or "").startswith("state/0/1/")
     assert not [path for path in ground.held(TARGET) if path.startswith(("commits", "offsets", "metadata"))]
+
+
+def entries_at(ground: Ground, location: str) -> dict[tuple[str, str, bytes], bytes]:
+    storage = ground.open(location)
+    image = image_at(storage)
+    found = (e for shard in image.shards for e in viewed(storage.chunks, shard, image.settings))
+    return {(e.operator, e.store, e.key): e.value for e in found}
+
+
+def source_of(ground: Ground, case: Path) -> str:
+    location = f"file:///tmp/stateshift-golden/{case.name}/checkpoint"
+    source = ground.disk.open(location)
+    for path in sorted((case / "checkpoint").rglob("*")):
+        if path.is_file():
+            put(source, path.relative_to(case / "checkpoint").as_posix(), path.read_bytes())
+    return location
+
+
+@pytest.mark.row("IS-16")
+@pytest.mark.parametrize("case", [case for case in STATEFUL if case.name in SEVERAL], ids=lambda case: case.name)
+@pytest.mark.parametrize("by", [2, 3])
+def test_the_parts_of_a_split_by_shards_hold_every_entry_once(tmp_path: Path, case: Path, by: int) -> None:
+    ground = Ground(tmp_path)
+    location, whole = source_of(ground, case), {}
+    for part in range(by):
+        changes = [{"kind": "split", "by": by, "part": part}]
+        target = f"{TARGET}-{part}"
+        ground.apply(spec_of(location, target, transform=changes, mode="fork", waive=["paths-stay"]), f"run-{part}")
+        assert look.restartable(target, ground.open, thorough=True).restartable
+        found = entries_at(ground, target)
+        assert not found.keys() & whole.keys()
+        whole |= found
+    assert whole == entries_at(ground, location)
+
+
+@pytest.mark.row("IS-16")
+@pytest.mark.parametrize("case", [case for case in STATEFUL if case.name in SEVERAL], ids=lambda case: case.name)
+def test_the_parts_of_a_split_by_a_column_hold_the_keys_with_their_values(tmp_path: Path, case: Path) -> None:
+    ground = Ground(tmp_path)
+    location = source_of(ground, case)
+    column = "field0" if case.name.startswith("join") else "word"
+    rules = {(s.operator, name): rule for s in stores_of(image_at(ground.open(location)), "rocksdb" in case.name)
+             for name, rule in (s.rules or {}).items()}  # fmt: skip
+    columns = {place: key_column(rule, column) for place, rule in rules.items()}
+    everything = entries_at(ground, location)
+    words = {place: columns[place[0], place[1]](place[2]) for place in everything}  # type: ignore[misc]
+    chosen = sorted({word for word in words.values() if word is not None})[::2]
+    changes = [{"kind": "split", "column": column, "values": chosen}]
+    ground.apply(spec_of(location, transform=changes, mode="fork", waive=["paths-stay"]))
+    wanted = {place: value for place, value in everything.items() if words[place] in chosen}
+    assert 0 < len(wanted) < len(everything)
+    assert entries_at(ground, TARGET) == wanted
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "split", "by": 4, "part": 0}, "has 3 shards: they cannot make 4 parts"),
+        ({"kind": "split", "column": "nowhere", "values": ["x"]}, "default has no key column nowhere"),
+        ({"kind": "split", "column": "window", "values": ["x"]}, "default has no key column window of text"),
+    ],
+    ids=["too many parts", "no such column", "no value to name"],
+)
+def test_a_split_that_cannot_be_made_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    ground = Ground(tmp_path)
+    location = source_of(ground, next(case for case in STATEFUL if case.name == "window-hdfs"))
+    proposal = ground.propose(spec_of(location, transform=[change], mode="fork", waive=["paths-stay"]))
+    assert any(message in finding.message for finding in proposal.refusals), proposal.refusals
