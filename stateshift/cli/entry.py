@@ -20,6 +20,7 @@ from stateshift.cli import (
     convert,
     fork,
     inspect,
+    merge,
     plan,
     rename,
     repartition,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     inspect, verify, plan, apply, resume, rollback, status, runs,
-    compact, repartition, rewind, fork, convert, rename, split, uid, schema,
+    compact, repartition, rewind, fork, convert, rename, split, merge, uid, schema,
 )  # fmt: skip
 
 # The error of an argument that does not fit; which package it comes from depends on typer's version.

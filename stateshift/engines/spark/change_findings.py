@@ -7,10 +7,13 @@ from collections.abc import Iterator, Mapping
 from shlex import quote
 from typing import Any
 
+from stateshift.engines.spark.joining import of_joining
 from stateshift.engines.spark.keys import key_column
 from stateshift.engines.spark.reshaping import StoreState, partitions_of, provider_of, stores_of
 from stateshift.engines.spark.shards import HDFS, ROCKSDB
+from stateshift.engines.spark.sums import cannot_add
 from stateshift.engines.spark.wishes import PROVIDER, Wishes, wishes_of
+from stateshift.formats.spark.types import decode_struct
 from stateshift.spec import JobSpec
 from stateshift.survey import Facts, Finding, Image
 
@@ -23,6 +26,8 @@ BEFORE_CHANGELOGS = ("3.3 or later", "before 3.3")
 def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     """Everything worth saying of the job's `transform`."""
     wishes = wishes_of(job.transform)
+    yield from of_joining(job, facts)
+    yield from _of_merge(wishes, facts)
     for image in facts.source.images:
         name = image.name or image.path or facts.source.location
         yield from _of_rewind(job, image, name)
@@ -200,6 +205,22 @@ def _of_split(
         f"{name}: each part goes on from the same offsets; its job must be given only the input of its own keys",
         hint="filter the source by the same rule, before the first stateful operator",
     )
+
+
+def _of_merge(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
+    if wishes.merge is None:
+        return
+    alone = Wishes(rewind=wishes.rewind, compact=wishes.compact, codec=wishes.codec, merge=wishes.merge)
+    if wishes != alone:
+        yield Finding("refuse", "a merge beside another change than `compact`, `rewind` or a codec",
+                      hint="one after the other: two jobs")  # fmt: skip
+    columns = list(wishes.merge.get("sum", ()))
+    schemas = [schema for image in facts.source.images for schema in image.details.get("schemas", {}).values()]
+    if columns and all(cannot_add(decode_struct(schema["value"]), columns) for schema in schemas):
+        yield Finding("refuse", f"no state has columns {', '.join(columns)} that can be added",
+                      hint="stateshift inspect --entries shows them")  # fmt: skip
+    elif columns:
+        yield Finding("warn", "values of common keys are added, so the merged state is compared with no source")
 
 
 def _of_conversion(

@@ -103,7 +103,7 @@ def identity_of(facts: Facts) -> str:
     """The fingerprint of what does not change while a job runs: who it is and how its state is laid out."""
     return plain.fingerprint(
         [
-            [_identity(survey) for survey in (facts.source, *facts.merges)],
+            [_identity(survey) for survey in (facts.source, *facts.merges, *facts.others)],
             [facts.target.kind, len(facts.target.files)],
             [c and c.version for c in (facts.source_cluster, facts.target_cluster)],
         ]
@@ -118,7 +118,7 @@ def fingerprint_of(facts: Facts) -> str:
             identity_of(facts),
             [
                 [sorted(survey.files), [[image.path, image.epoch, image.planned] for image in survey.images]]
-                for survey in (facts.source, *facts.merges)
+                for survey in (facts.source, *facts.merges, *facts.others)
             ],
             [[a.location, b.location] for a, b in facts.data],
         ]
@@ -154,6 +154,8 @@ def _halt_steps(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
     """A fork leaves its source alone, and a job that stays where it is must be able to go on there."""
     if job.mode == "move" and job.target is not None:
         yield from _fence("halt/fence", facts.source)
+        for number, other in enumerate(facts.others):
+            yield from _fence(f"halt/fence-other-{number}", other)
     for number, merge in enumerate(facts.merges):
         yield from _fence(f"halt/fence-merge-{number}", merge)
         yield from _moves(f"halt/merge-{number}", merge, facts.source)
@@ -261,8 +263,9 @@ def _publish(
             yield WriteFile.of(name, facts.target.location, path, content.encode())
         elif path in reshaping.logs:
             change = reshaping.logs[path]
-            source, target = facts.source.location, facts.target.location
-            yield TransformShard(name, change.transform, change.options, source, (infos[path],), target, (change.path,))
+            source, target = change.source or facts.source.location, facts.target.location
+            inputs = change.inputs or (infos[path],)
+            yield TransformShard(name, change.transform, change.options, source, inputs, target, (change.path,))
         else:
             yield CopyFiles(name, facts.source.location, facts.target.location, (infos[path],))
 

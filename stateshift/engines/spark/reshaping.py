@@ -27,9 +27,11 @@ from stateshift import plain
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.bundles import bundled
 from stateshift.engines.spark.entries import MERGE_OPERATOR, ROW_CHECKSUM
+from stateshift.engines.spark.joining import MERGE_COMMITS, MERGE_OFFSETS, joining_of
 from stateshift.engines.spark.keys import KeyRule, key_rule
 from stateshift.engines.spark.parts import shards_of
 from stateshift.engines.spark.shards import HDFS, ROCKSDB
+from stateshift.engines.spark.sums import cannot_add
 from stateshift.engines.spark.views import PART, PLAIN_ROWS, ROWS
 from stateshift.engines.spark.wishes import (
     CODEC,
@@ -42,6 +44,7 @@ from stateshift.engines.spark.wishes import (
 )
 from stateshift.errors import FormatError
 from stateshift.formats.spark.names import DEFAULT_STORE, classify
+from stateshift.formats.spark.types import decode_struct
 from stateshift.spec import JobSpec
 from stateshift.step import CompareImages, TransformShard
 from stateshift.survey import Facts, FileInfo, Image, ShardFiles
@@ -57,11 +60,14 @@ PIECE_BYTES_MAX = 256 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A file of the source that another one is made from: by which transform, and where to (below the target)."""
+    """A file of the source that another one is made from: by which transform, and where to (below the target). Where
+    more than that file is needed, `source` and `inputs` say it."""
 
     transform: str
     options: Mapping[str, Any]
     path: str
+    source: str | None = None
+    inputs: tuple[FileInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,18 +203,28 @@ class _Image:
         self.conf = settings_after(wishes, image.settings)
         stores = stores_of(image, self.provider == ROCKSDB)
         self.stores = tuple(store for store in stores if store.operator not in wishes.dropped_operators)
+        self.joining = joining_of(facts) if wishes.merge else None
         self.part = part_of(wishes, image, self.stores)
 
     def reshaped(self) -> Reshaping:
         pieces = [piece for store in self.stores for piece in self._pieces(store)]
         kept = [shard for store in self.stores for shard in store.shards if not self._rewritten(store, shard)]
-        taken = frozenset(path for piece in pieces for path in piece.files)
+        taken = frozenset(
+            path
+            for store in self.stores
+            for shard in store.shards
+            if self._rewritten(store, shard)
+            for path in shard.files
+        )
         paths = {path: new for path, new in self._paths().items() if path not in taken}
         same = [Piece((shard,), (self._renamed(shard),), None, self._size((shard,))) for shard in kept]
         shards = tuple(target for piece in (*pieces, *same) for target in piece.targets)
         compared = [*_whole(pieces), *(piece for piece in same if piece.sources != piece.targets)]
         name = f"state-{self.number}"
         steps = [self._step(f"transform/{name}-{n}", bundle) for n, bundle in enumerate(bundled(pieces))]
+        steps += self._joined_logs()
+        if self.wishes.merge and self.wishes.merge.get("sum"):
+            compared = []  # what was added is in no source
         compares = [self._compare(f"compare/{name}-{n}", bundle) for n, bundle in enumerate(bundled(compared))]
         return Reshaping(
             steps=tuple(steps),
@@ -236,7 +252,7 @@ class _Image:
     # -- which shards become which
 
     def _rewritten(self, store: StoreState, shard: ShardFiles) -> bool:
-        if self._moves(store) or _provider_changes(self.conf) or CODEC in self.conf or self.part:
+        if self._moves(store) or _provider_changes(self.conf) or CODEC in self.conf or self.part or self.joining:
             return True
         uuids = self.wishes.format_1 and any("_" in path.rpartition("/")[2] for path in shard.files)
         return (self.wishes.compact and not is_settled(shard)) or uuids
@@ -247,6 +263,11 @@ class _Image:
         return after is not None and after != partitions_of(self.image) and not store.single
 
     def _pieces(self, store: StoreState) -> Iterator[Piece]:
+        if self.joining is not None:
+            for shard in store.shards:
+                sources = tuple(self.joining.shards((store.operator, store.store), shard.shard))
+                yield Piece(sources, (self._made(store, shard.shard),), None, self._size(sources))
+            return
         if not self._moves(store):
             for shard in store.shards:
                 if self._rewritten(store, shard):
@@ -282,7 +303,7 @@ class _Image:
         return f"_{uuid.uuid5(uuid.NAMESPACE_URL, name)}" if self.uuids else ""
 
     def _size(self, shards: Iterable[ShardFiles]) -> int:
-        return sum(self.infos[path].size for shard in shards for path in shard.files if path in self.infos)
+        return sum(self._info(path).size for shard in shards for path in shard.files)
 
     # -- steps
 
@@ -303,19 +324,26 @@ class _Image:
             "checksums": self.image.settings.get(ROW_CHECKSUM) == "true",
             **({"rules": plain.to_plain(rules)} if moved else {}),
             **({"part": self.part} if self.part else {}),
+            **({"sums": self._sums()} if self.joining else {}),
         }
         return TransformShard(
             name=name,
             transform=REWRITE_STATE,
             options=options,
-            source=self.source,
+            source=self._above,
             inputs=tuple(self._info(path) for piece in pieces for path in piece.files),
             target=self.target,
             outputs=tuple(path for piece in pieces for shard in piece.targets for path in shard.files),
         )
 
     def _info(self, path: str) -> FileInfo:
-        return self.infos.get(path) or FileInfo(path, 0)
+        infos = self.joining.infos if self.joining else self.infos
+        return infos.get(path) or FileInfo(path, 0)
+
+    @property
+    def _above(self) -> str:
+        """Where pieces are read from."""
+        return self.joining.root if self.joining else self.source
 
     def _plain(self, piece: Piece) -> dict[str, Any]:
         first = piece.sources[0]
@@ -337,7 +365,7 @@ class _Image:
         settings = self._reading() | ({ROWS: PLAIN_ROWS} if _provider_changes(self.conf) else {})
         seen = {**settings, PART: json.dumps(self.part, sort_keys=True)} if self.part else settings
         return CompareImages(
-            name, layout.ENGINE, self.source, self.target,
+            name, layout.ENGINE, self._above, self.target,
             tuple(shard for piece in pieces for shard in piece.sources),
             tuple(shard for piece in pieces for shard in piece.targets), (), seen,
             sum(piece.size for piece in pieces), settings if self.part else None,
@@ -345,9 +373,40 @@ class _Image:
 
     # -- logs and metadata
 
+    def _sums(self) -> dict[str, Any]:
+        """How values of one key are added, for the stores that have the columns to add."""
+        columns = list((self.wishes.merge or {}).get("sum", ()))
+        schemas: Mapping[str, Mapping[str, Any]] = self.image.details.get("schemas", {})
+        return {
+            store: {"schema": schema["value"], "columns": columns, "framed": self.provider == ROCKSDB}
+            for store, schema in schemas.items()
+            if columns and cannot_add(decode_struct(schema["value"]), columns) is None
+        }
+
+    def _joined_logs(self) -> Iterator[TransformShard]:
+        """The other checkpoints' source logs, under the numbers they have in the merged one."""
+        logs = dict(self.joining.logs()) if self.joining else {}
+        for number, bundle in enumerate(bundled(self._info(path) for path in sorted(logs))):
+            yield TransformShard(f"transform/joined-{number}", KEEP, {}, self._above, tuple(bundle), self.target,
+                                 tuple(logs[file.path] for file in bundle))  # fmt: skip
+
+    def _joined(self, inside: str, shards: tuple[ShardFiles, ...]) -> Change:
+        """A log of all the checkpoints together."""
+        assert self.joining is not None, "asked of merges only"
+        if inside.startswith("commits/"):
+            options = {"state_ids": self._ids(shards) if self.uuids else None, "format_2": self.format_2}
+            return Change(MERGE_COMMITS, options, inside, self._above, tuple(map(self._info, self.joining.commits())))
+        back = (self.image.epoch or 0) - int(inside.rpartition("/")[2])
+        inputs = tuple(map(self._info, self.joining.offsets(back)))
+        return Change(MERGE_OFFSETS, {"conf": self.conf}, inside, self._above, inputs)
+
     def _logs(self, shards: tuple[ShardFiles, ...]) -> Iterator[tuple[str, Change]]:
         for path in self.image.first_read:
             inside = _inside(self.image, path)
+            if self.joining is not None:
+                if inside != layout.METADATA:
+                    yield path, self._joined(inside, shards)
+                continue
             sources, dropped = self.wishes.sources, self.wishes.dropped_sources
             if inside.startswith("offsets/") and (self.conf or sources or dropped):
                 options = {"conf": self.conf, "sources": dict(sources), "dropped": list(dropped)}

@@ -8,6 +8,8 @@
                partitions          [before, after]: each entry goes to the shard of its key, after it was seen that it
                                    comes from where its key puts it
              rules     for these, "<operator>/<store>" -> KeyRule
+             sums      "<operator>/<store>" -> how values of one key are added (see `sums`), where checkpoints are
+                       merged: a piece then has the same shard of several of them
              part      what of the entries is kept (see `parts`); all, where it is left out
              version   N
              settings  what the sources' rows are read by (see `entries`)
@@ -28,6 +30,7 @@ from stateshift.engines.spark.entries import entries
 from stateshift.engines.spark.keys import KeyRule, key_hash
 from stateshift.engines.spark.parts import belongs
 from stateshift.engines.spark.shards import HDFS, ROCKSDB, Item
+from stateshift.engines.spark.sums import adders
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, decode_zip
 from stateshift.plain import from_plain
@@ -69,6 +72,8 @@ class _Piece:
     def _items(self) -> Callable[[int], Items]:
         """Per target shard: its entries. They are sorted into buckets once, for all of them."""
         if not self.plain.get("partitions"):
+            if len(self.sources) > 1:
+                return lambda target: self._united
             (source,) = self.sources
             return lambda target: lambda: self._read(source)
         buckets = cache(self._buckets)
@@ -92,6 +97,19 @@ class _Piece:
                 if bucket is not None:  # else of another piece, which takes the shard's other keys
                     bucket.append(item)
         return found
+
+    def _united(self) -> Iterable[Item]:
+        """The entries of one shard in several checkpoints: a key that is in two of them is added, or refused."""
+        found: dict[tuple[str, bytes], Item] = {}
+        add = adders(self.plain["operator"], self.options.get("sums", {}))
+        for source in self.sources:
+            for item in self._read(source):
+                place = (item.store, item.key)
+                known = found.get(place)
+                if known is not None and item.store not in add:
+                    raise _twice(source, item)
+                found[place] = item if known is None else item._replace(value=add[item.store](known.value, item.value))
+        return found.values()
 
     def _read(self, source: ShardFiles) -> Iterator[Item]:
         change, part = _framing(source.files, self.options["provider"]), self.options.get("part")
@@ -137,6 +155,15 @@ def _framing(files: tuple[str, ...], provider: str) -> Callable[[Item], Item] | 
     if came == provider or not files:
         return None
     return shards.framed if provider == ROCKSDB else shards.unframed
+
+
+def _twice(source: ShardFiles, item: Item) -> Incompatible:
+    folder = source.files[0].rpartition("/")[0]
+    return Incompatible(
+        f"{folder}: the key {item.key.hex()} of store {item.store} is in another of the merged checkpoints, too",
+        hint="take this run back (`stateshift rollback WORKDIR`); merge checkpoints of disjoint keys, or name under "
+        "`sum` the columns whose values can be added",
+    )
 
 
 def _misplaced(source: ShardFiles, item: Item, belongs: int) -> Incompatible:

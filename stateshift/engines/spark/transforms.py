@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stateshift.engines.spark.joining import MERGE_COMMITS, MERGE_OFFSETS
 from stateshift.engines.spark.reshaping import KEEP, REWRITE_COMMIT, REWRITE_OFFSETS, REWRITE_STATE
 from stateshift.engines.spark.rewrites import rewrite_state
 from stateshift.engines.spark.rewriting import REWRITE_LOG, REWRITE_OPERATOR_METADATA
@@ -68,6 +69,29 @@ def rewrite_commit(options: Mapping[str, Any], inputs: Sequence[Content]) -> Seq
     return (lambda: iter((rewritten(),)),)
 
 
+def merge_offsets(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+    """The same batch of several queries as one: the sources of all of them."""
+
+    def merged() -> bytes:
+        entries = [offsets.decode_offsets(b"".join(content())) for content in inputs]
+        return offsets.encode_offsets(offsets.with_conf(offsets.united(entries), options["conf"]))
+
+    return (lambda: iter((merged(),)),)
+
+
+def merge_commits(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+    """The last finished batch of several queries as one: the first's, with the smallest watermark."""
+
+    def merged() -> bytes:
+        entries = [commits.decode_commit(b"".join(content())) for content in inputs]
+        entry = commits.with_watermark(entries[0], min(entry.watermark_ms for entry in entries))
+        if options["format_2"]:
+            entry = commits.with_state_ids(entry, options["state_ids"])
+        return commits.encode_commit(entry)
+
+    return (lambda: iter((merged(),)),)
+
+
 def _relocation(options: Mapping[str, Any]) -> Relocation:
     """The spec speaks of places as a person writes them; in the files they stand as Hadoop quotes them."""
     return Relocation({encode_location(old): encode_location(new) for old, new in options["mapping"]})
@@ -80,4 +104,6 @@ TRANSFORMS: Mapping[str, Transform] = {
     REWRITE_STATE: rewrite_state,
     REWRITE_OFFSETS: rewrite_offsets,
     REWRITE_COMMIT: rewrite_commit,
+    MERGE_OFFSETS: merge_offsets,
+    MERGE_COMMITS: merge_commits,
 }

@@ -10,7 +10,7 @@ Source: Spark, CommitLog and CommitMetadata. The second line may be missing in o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stateshift.errors import FormatError
@@ -63,6 +63,15 @@ def decode_commit(content: bytes) -> CommitEntry:
 
 def encode_commit(entry: CommitEntry) -> bytes:
     return "\n".join((f"v{entry.version}", *entry.lines)).encode("utf-8")
+
+
+def with_watermark(entry: CommitEntry, watermark_ms: int) -> CommitEntry:
+    """The same batch, after which events count as late from another time on."""
+    if watermark_ms == entry.watermark_ms:
+        return entry
+    plain = decode_object(entry.lines[0], _WHAT) if entry.lines and entry.lines[0].strip() else {}
+    line = encode_object({**plain, "nextBatchWatermarkMs": watermark_ms})
+    return replace(entry, lines=(line,), watermark_ms=watermark_ms)
 
 
 def with_state_ids(entry: CommitEntry, ids: Mapping[str, Any] | None) -> CommitEntry:

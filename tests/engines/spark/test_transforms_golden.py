@@ -19,6 +19,8 @@ from stateshift.errors import FormatError
 from stateshift.formats.spark.commits import decode_commit
 from stateshift.formats.spark.offsets import decode_offsets
 from stateshift.formats.spark.operator_metadata import decode_operator_metadata
+from stateshift.formats.spark.types import decode_struct
+from stateshift.formats.spark.unsafe_row import decode_row
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image
 from tests.formats.golden import CASES, IDS
@@ -241,4 +243,93 @@ def test_a_split_that_cannot_be_made_is_refused(tmp_path: Path, change: dict[str
     ground = Ground(tmp_path)
     location = source_of(ground, next(case for case in STATEFUL if case.name == "window-hdfs"))
     proposal = ground.propose(spec_of(location, transform=[change], mode="fork", waive=["paths-stay"]))
+    assert any(message in finding.message for finding in proposal.refusals), proposal.refusals
+
+
+# ---- merge: what was split is put together again
+
+
+def parts_of(ground: Ground, location: str, by: int) -> list[str]:
+    targets = [f"{TARGET}-{part}" for part in range(by)]
+    for part, target in enumerate(targets):
+        changes = [{"kind": "split", "by": by, "part": part}]
+        ground.apply(spec_of(location, target, transform=changes, mode="fork", waive=["paths-stay"]), f"run-{part}")
+    return targets
+
+
+@pytest.mark.row("IS-16")
+@pytest.mark.parametrize("case", [case for case in STATEFUL if case.name in SEVERAL], ids=lambda case: case.name)
+def test_checkpoints_of_disjoint_keys_become_one_that_holds_all_of_them(tmp_path: Path, case: Path) -> None:
+    ground = Ground(tmp_path)
+    location = source_of(ground, case)
+    first, *others = parts_of(ground, location, 3)
+    merge = [{"kind": "merge", "locations": others}]
+    ground.apply(spec_of(first, transform=merge, waive=["paths-stay"]), "merge")
+    assert entries_at(ground, TARGET) == entries_at(ground, location)
+    assert look.restartable(TARGET, ground.open, thorough=True).restartable
+    held = ground.held(TARGET)
+    own = decode_offsets(ground.held(location)["offsets/5"])
+    assert decode_offsets(held["offsets/5"]).lines == own.lines * 3
+    logs = {path.split("/")[1] for path in held if path.startswith("sources/")}
+    assert logs == {str(number) for number in range(3 * len(own.lines))}
+    assert not [path for path in held if path.endswith(".delta")]
+    for place in (first, *others):
+        assert not look.restartable(place, ground.open).restartable, "what was merged is fenced"
+    ground.rollback("merge")
+    assert ground.held(TARGET) == {}
+    assert all(look.restartable(place, ground.open).restartable for place in (first, *others))
+
+
+def test_a_key_in_two_checkpoints_is_refused_by_name(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    case = next(case for case in STATEFUL if case.name == "window-hdfs")
+    location = source_of(ground, case)
+    ground.apply(spec_of(location, f"{TARGET}-0", mode="fork", waive=["paths-stay"]), "fork")
+    merge = [{"kind": "merge", "locations": [f"{TARGET}-0"]}]
+    with pytest.raises(Exception, match="is in another of the merged checkpoints, too") as caught:
+        ground.apply(spec_of(location, transform=merge, waive=["paths-stay"]), "merge")
+    assert type(caught.value).__name__ == "Incompatible"
+
+
+def test_values_of_common_keys_are_added_where_the_spec_names_their_columns(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    case = next(case for case in STATEFUL if case.name == "window-hdfs")
+    location = source_of(ground, case)
+    ground.apply(spec_of(location, f"{TARGET}-0", mode="fork", waive=["paths-stay"]), "fork")
+    image = image_at(ground.open(location))
+    value = decode_struct(image.details["schemas"]["0/default"]["value"])
+    columns = [name for name in dict.fromkeys(value.names) if name.startswith(("count", "sum"))]
+    merge = [{"kind": "merge", "locations": [f"{TARGET}-0"], "sum": columns}]
+    ground.apply(spec_of(location, transform=merge, waive=["paths-stay"]), "merge")
+    before, after = entries_at(ground, location), entries_at(ground, TARGET)
+    assert before.keys() == after.keys()
+    for place in before:
+        one, both = decode_row(before[place], value), decode_row(after[place], value)
+        for name, single, double in zip(value.names, one, both, strict=True):
+            assert double == (single if name not in columns or single is None else 2 * single)
+
+
+@pytest.mark.parametrize(
+    ("other", "change", "message"),
+    [
+        ("window-rocksdb", {}, "has spark.sql.streaming.stateStore.providerClass ="),
+        ("dedup-zstd", {}, "has other operators than"),
+        (None, {"sum": ["nothing"]}, "no state has columns nothing that can be added"),
+        ("nothing-there", {}, "is no checkpoint with a committed batch (empty)"),
+    ],
+    ids=["another provider", "another query", "nothing to add", "nothing there"],
+)
+def test_checkpoints_that_are_not_alike_are_not_merged(
+    tmp_path: Path, other: str | None, change: dict[str, Any], message: str
+) -> None:
+    ground = Ground(tmp_path)
+    cases = {case.name: case for case in STATEFUL}
+    location = source_of(ground, cases["window-hdfs"])
+    there = f"{TARGET}-0"
+    if other in cases:
+        there = source_of(ground, cases[other])
+    elif other is None:
+        ground.apply(spec_of(location, there, mode="fork", waive=["paths-stay"]), "fork")
+    merge = [{"kind": "merge", "locations": [there], **change}]
+    proposal = ground.propose(spec_of(location, transform=merge, waive=["paths-stay"]))
     assert any(message in finding.message for finding in proposal.refusals), proposal.refusals
