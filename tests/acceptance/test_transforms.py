@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ NOT_CONVERTED = (
     "session-hdfs", "session-rocksdb", "join-rocksdb", "join-rocksdb-v3-checked", "join-rocksdb-v4-checked",
 )  # fmt: skip
 ONLY = {"v1": "window-format2", "unlimited": "limited-rocksdb"}
-FIRST, ALL = 5, 8
+FIRST, ALL = 4, 6
 
 
 def every() -> Iterator[tuple[str, str]]:
@@ -89,6 +89,35 @@ def every() -> Iterator[tuple[str, str]]:
             useless = change == ("to-rocksdb" if rocksdb else "to-hdfs")
             if not refused and not useless and ONLY.get(change, base) == base:
                 yield base, change
+
+
+def feed(folder: Path, first: int, last: int, words: Callable[[int], bool] = lambda word: True) -> None:
+    """Half a minute of events a file, a second after each other; of some words only."""
+    for number in range(first, last):
+        records = [
+            {"id": i, "at": f"2026-01-01T00:{i // 60:02}:{i % 60:02}Z", "word": f"w{i * 7 % 23}", "amount": i * i}
+            for i in range(number * 30, number * 30 + 30)
+            if words(i * 7 % 23)
+        ]
+        write_records(folder / f"{number:03}.json", records)
+
+
+def order(
+    query: str, inputs: list[Path], checkpoint: Path, output: Path, conf: dict[str, str], words: Sequence[str] = ()
+) -> dict[str, Any]:
+    places = {"inputs": [str(place) for place in inputs], "checkpoint": str(checkpoint), "output": str(output)}
+    return {"query": query, "conf": conf, "words": list(words), **places}
+
+
+def run(folder: Path, orders: list[dict[str, Any]]) -> None:
+    path = folder / "orders.json"
+    path.write_text(json.dumps(orders))
+    wrong = job("shapes.py", path, cwd=folder).json
+    assert not any(wrong.values()), {place: told for place, told in wrong.items() if told}
+
+
+def rows_of(*outputs: Path) -> list[str]:
+    return [line for output in outputs for path in sorted(output.glob("*.json")) for line in path.open()]
 
 
 @dataclass(frozen=True)
@@ -106,20 +135,10 @@ class Places:
         return self.folder / "output" / f"{base}.{change}"
 
     def feed(self, first: int, last: int) -> None:
-        for number in range(first, last):
-            ids = range(number * 30, number * 30 + 30)
-            records = [
-                {"id": i, "at": f"2026-01-01T00:{i // 60:02}:{i % 60:02}Z", "word": f"w{i * 7 % 23}", "amount": i * i}
-                for i in ids
-            ]
-            write_records(self.input / f"{number:03}.json", records)
+        feed(self.input, first, last)
 
     def run(self, runs: list[tuple[str, str]]) -> None:
-        orders = [self._order(base, change) for base, change in runs]
-        path = self.folder / "orders.json"
-        path.write_text(json.dumps(orders))
-        wrong = job("shapes.py", path, cwd=self.folder).json
-        assert not any(wrong.values()), {place: told for place, told in wrong.items() if told}
+        run(self.folder, [self._order(base, change) for base, change in runs])
 
     def change(self, base: str, change: str) -> None:
         source, target = self.checkpoint(base, "untouched"), self.checkpoint(base, change)
@@ -136,15 +155,14 @@ class Places:
 
     def recognise(self, base: str, change: str) -> Any:
         """Every row that came out; of running totals, the last."""
-        rows = [line for path in sorted(self.output(base, change).glob("*.json")) for line in path.open()]
+        rows = rows_of(self.output(base, change))
         return rows[-1:] if base.startswith("totals") else Counter(rows)
 
     def _order(self, base: str, change: str) -> dict[str, Any]:
         query, conf = BASES[base]
         query = QUERY_AFTER.get(change, query)
-        places = {"input": self.input, "checkpoint": self.checkpoint(base, change), "output": self.output(base, change)}
-        told = {name: str(place) for name, place in places.items()}
-        return {"query": query, "conf": {**FEW_SNAPSHOTS, **conf}, **told}
+        places = self.checkpoint(base, change), self.output(base, change)
+        return order(query, [self.input], *places, {**FEW_SNAPSHOTS, **conf})
 
 
 @pytest.mark.row("IS-11")
@@ -176,3 +194,36 @@ def test_changed_state_goes_on_as_if_nothing_had_happened(tmp_path: Path, wanted
         newest = places.checkpoint(base, change) / "offsets"
         assert f'"spark.sql.shuffle.partitions":"{partitions}"' in (newest / str(last_number(newest))).read_text()
     assert not different
+
+
+@pytest.mark.row("IS-16")
+def test_parts_of_a_split_and_what_was_merged_go_on_as_one_job_would_have(tmp_path: Path) -> None:
+    """One job over two inputs is split by the words that come in each, the parts go on alone and are merged again; a
+    second one is never touched."""
+    even, odd = tmp_path / "even", tmp_path / "odd"
+    words = {place: [f"w{n}" for n in range(23) if (n % 2 == 0) == (place == even)] for place in (even, odd)}
+    checkpoint, output = tmp_path / "checkpoint", tmp_path / "output"
+
+    def go(name: str, *inputs: Path) -> dict[str, Any]:
+        return order("window", list(inputs), checkpoint / name, output / name, FEW_SNAPSHOTS)
+
+    def feed_both(first: int, last: int) -> None:
+        feed(even, first, last, lambda word: word % 2 == 0)
+        feed(odd, first, last, lambda word: word % 2 == 1)
+
+    flags = ("--yes", "--waive", "paths-stay", "--workdirs", tmp_path / "runs")
+    feed_both(0, 3)
+    run(tmp_path, [go("untouched", even, odd), go("even", even), go("odd", odd), go("whole", even, odd)])
+
+    stateshift("merge", checkpoint / "even", checkpoint / "odd", "--to", checkpoint / "merged", *flags, cwd=tmp_path)
+    parts = [word for name in ("part-0", "part-1") for word in ("--to", checkpoint / name)]
+    values = [word for place in (even, odd) for word in ("--values", ",".join(words[place]))]
+    stateshift("split", checkpoint / "whole", *parts, "--column", "word", *values, *flags, cwd=tmp_path)
+
+    feed_both(3, 5)
+    split = [{**go(f"part-{n}", even, odd), "words": words[place]} for n, place in enumerate((even, odd))]
+    run(tmp_path, [go("untouched", even, odd), go("merged", even, odd), *split])
+    expected = Counter(rows_of(output / "untouched"))
+    assert expected
+    assert Counter(rows_of(output / "even", output / "odd", output / "merged")) == expected
+    assert Counter(rows_of(output / "whole", output / "part-0", output / "part-1")) == expected

@@ -1,9 +1,10 @@
 """Many small queries, one after the other in one Spark: each reads what is there, and ends.
 
-    shapes.py ORDERS.json       [{"query", "input", "checkpoint", "output", "conf": {...}}, ...]
+    shapes.py ORDERS.json       [{"query", "inputs": [...], "checkpoint", "output", "conf": {...}, "words": [...]}, ...]
 
-file source (JSON), one file a batch -> a query with state -> one file per batch that put out anything, replaced if the
-batch runs again. Prints a JSON object: per checkpoint, what went wrong (null where nothing did).
+file sources (JSON), one file of each a batch, of some words only where they are given -> a query with state -> one file
+per batch that put out anything, replaced if the batch runs again.
+Prints a JSON object: per checkpoint, what went wrong (null where nothing did).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -80,7 +82,10 @@ def run(spark: SparkSession, order: dict) -> str | None:
         hidden.write_text("".join(f"{row}\n" for row in rows))
         os.replace(hidden, output / f"{number:06}.json")
 
-    events = spark.readStream.schema(EVENTS).option("maxFilesPerTrigger", 1).json(order["input"])
+    reader = spark.readStream.schema(EVENTS).option("maxFilesPerTrigger", 1)
+    events = reduce(DataFrame.union, [reader.json(place) for place in order["inputs"]])
+    if order["words"]:
+        events = events.filter(f.col("word").isin(order["words"]))
     writer = QUERIES[order["query"]](events).writeStream.option("checkpointLocation", order["checkpoint"])
     mode = "update" if order["query"] == "totals" else "append"
     try:
