@@ -21,6 +21,7 @@ from stateshift.plan import Plan, decode_plan, encode_plan
 from stateshift.step import CompareImages, CopyFiles, FenceSource, TransformShard, WriteFile
 from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import ClusterFacts, Facts, Survey
+from tests.contracts.faulty import Effects, Faulty, Killed, at
 from tests.support.checkpoints import Checkpoint, put
 from tests.support.ground import SOURCE, TARGET, Ground, facts_of, plan_of, spec_of
 
@@ -413,3 +414,29 @@ def test_two_operators_never_get_one_id(tmp_path: Path) -> None:
         changes = [{"kind": "rename", "operators": names}]
         plan = plan_of(spec_of(transform=changes), facts_of(survey.survey(storage, changes=changes)))
         assert ("two of the operators" in told(plan, "refuse")) == refused
+
+
+# ---- killed and resumed
+
+
+CHANGED_ON_THE_WAY = [{"kind": "rewind", "batch": 6}, {"kind": "compact"}, {"kind": "rename", "operators": {"0": "1"}}]
+
+
+def test_a_run_killed_before_and_after_any_effect_ends_where_an_unharmed_one_does(tmp_path: Path) -> None:
+    spec = spec_of(transform=CHANGED_ON_THE_WAY)
+    unharmed = Ground(tmp_path / "unharmed")
+    unharmed.write(Checkpoint(batches=9))
+    counted = Effects()
+    unharmed.wrap = lambda storage: Faulty(storage, counted)
+    unharmed.apply(spec)
+    assert len(counted.seen) > 20
+    for number in range(1, len(counted.seen) + 1):
+        ground = Ground(tmp_path / str(number))
+        ground.write(Checkpoint(batches=9))
+        effects = Effects(at(number, Killed))
+        ground.wrap = lambda storage, effects=effects: Faulty(storage, effects)  # type: ignore[misc]
+        with pytest.raises(Killed):
+            ground.apply(spec)
+        ground.wrap = lambda storage: storage
+        ground.resume()
+        assert ground.held(TARGET) == unharmed.held(TARGET), f"killed at effect {number}"
