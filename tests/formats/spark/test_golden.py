@@ -46,6 +46,8 @@ def test_every_path_of_a_checkpoint_is_known(case):
 def test_logs_metadata_and_schemas_are_written_back_byte_for_byte(case, area):
     for path in files(case, area):
         content = path.read_bytes()
+        if area == "sources" and case.name == "rate":
+            continue  # not a log of files: it is copied as it is
         assert WRITTEN_BACK[area](content) == content, path
 
 
@@ -57,6 +59,9 @@ def test_a_changed_configuration_is_written_as_spark_would(case):
 
 
 def test_sources_are_recognised(case):
+    if case.name == "rate":
+        assert {source_kind(path.read_bytes()) for path in files(case, "sources")} == {"rate"}
+        return
     for path in files(case, "sources"):
         assert source_kind(path.read_bytes()) == "file"
         assert all(entry.path.startswith("file:///tmp/") for entry in decode_source_log(chunks(path, 50)))
