@@ -1,27 +1,23 @@
-"""An image looked at, without a run: inspect, verify, entries. Reads only, and needs no JVM.
-
-    inspect      what is in an image, a workflow directory or a single file
-    restartable  could a job restart from it, and from which batches
-    entries      some of its state, decoded as far as its schemas allow
-"""
+"""Looking into an image, a workflow directory or a single file: what is there, and some of its state, decoded."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
 from stateshift.engines.registry import ENGINES
-from stateshift.engines.spark import decoding, deep
-from stateshift.engines.spark.findings import taking_back
+from stateshift.engines.spark import decoding
 from stateshift.engines.spark.rows import RowSchema
+from stateshift.engines.spark.views import views_of
 from stateshift.errors import FormatError, MissingFile, StorageError
 from stateshift.storage import locations
 from stateshift.storage.opening import open_storage
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Finding, Image, Survey
+from stateshift.survey import Survey
 
 # A file longer than this is shown from its beginning only.
 FILE_MAX = 256 * 1024 * 1024
@@ -33,16 +29,6 @@ class Look:
 
     survey: Survey | None = None
     file: decoding.DecodedFile | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """Whether a job could restart, from which epoch, and everything that was found on the way."""
-
-    restartable: bool
-    epoch: int | None
-    epochs: tuple[int, ...]
-    findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,54 +56,25 @@ def inspect(location: str, opening: Callable[[str], Storage] = open_storage) -> 
     return Look(survey)
 
 
-def restartable(
-    location: str, opening: Callable[[str], Storage] = open_storage, thorough: bool = False
-) -> Judgement:
-    """Whether a job could restart from what is there. `thorough` also decodes every file of the state it needs."""
-    storage = opening(location)
-    survey = next((s for s in (e.survey(storage, True) for e in ENGINES.values()) if s.images), None)
-    if survey is None:
-        found = Finding("refuse", f"{location} holds no checkpoint that a job could restart from",
-                        hint=f"stateshift inspect {quote(location)}")  # fmt: skip
-        return Judgement(False, None, (), (found,))
-    findings = [*survey.findings, *(finding for image in survey.images for finding in image.findings)]
-    for image in survey.images:
-        if image.fence is not None:
-            findings.append(Finding("refuse", f"{image.path or location} is fenced by run {image.fence}: a job that "
-                                    "starts here fails", hint=taking_back(image.fence)))  # fmt: skip
-        if image.epoch is None:
-            findings.append(Finding("refuse", f"{image.path or location} has not committed a batch"))
-        if thorough:
-            findings += deep.decoded_whole(storage, image)
-    whole = all(i.epoch is not None and i.epoch in i.epochs for i in survey.images)
-    refused = any(finding.level == "refuse" for finding in findings)
-    return Judgement(whole and not refused, survey.epoch, _epochs(survey.images), tuple(findings))
-
-
 def entries(
     location: str, opening: Callable[[str], Storage] = open_storage, limit: int = 20
 ) -> Iterator[ShownEntry]:
-    """The first entries of every store, keys and values decoded by the schema beside them where there is one."""
+    """The first entries of every store, keys and values by the names of their columns as far as these are known."""
     storage = opening(location)
     for engine in ENGINES.values():
         for image in engine.survey(storage).images:
-            shown: dict[tuple[str, str], int] = {}
+            shown: Counter[tuple[str, str]] = Counter()
+            views = views_of(storage, image)
             for shard in image.shards:
-                place = (shard.operator, shard.store)
-                if shown.get(place, 0) >= limit:
+                names = views.names(shard.operator, shard.store)
+                if all(shown[shard.operator, name] >= limit for name in names):
                     continue
-                rows = _rows(storage, shard.files[-1]) if shard.files else RowSchema()
                 for entry in engine.entries(storage.chunks, shard, image.settings):
-                    shown[place] = shown.get(place, 0) + 1
-                    if shown[place] > limit:
-                        break
-                    key, value = rows.show_key(entry.key), rows.show_value(entry.value)
-                    yield ShownEntry(shard.operator, entry.store, shard.shard, key, value)
-
-
-def _epochs(images: tuple[Image, ...]) -> tuple[int, ...]:
-    """The epochs of a single query; a workflow has none in common."""
-    return images[0].epochs if len(images) == 1 else ()
+                    shown[shard.operator, entry.store] += 1
+                    if shown[shard.operator, entry.store] <= limit:
+                        view = views.of(shard.operator, entry.store)
+                        key, value = view.show_key(entry.key), view.show_value(entry.value)
+                        yield ShownEntry(shard.operator, entry.store, shard.shard, key, value)
 
 
 def _above(location: str) -> str:
