@@ -37,7 +37,7 @@ def command(
     from stateshift.errors import VerifyError
 
     terminal = Terminal.of(context, json, verbose)
-    found = look.diff(a, b, terminal.doors().open_storage, show)
+    found = look.diff(a, b, terminal.opening(), show)
     if json:
         terminal.document(as_json.differences(found))
     else:

@@ -54,22 +54,21 @@ def command(
     the stores of one schema; JSON lines take all. The file is written whole or not at all."""  # fmt: skip
     from stateshift import look
     from stateshift.errors import Complaint, SpecError
-    from stateshift.look.exporting import STDOUT, save
 
     terminal = Terminal.of(context, json, verbose)
-    if to == STDOUT and json:
+    if to == "-" and json:
         raise SpecError((Complaint("--to -", "the state goes to stdout, and so would the document of --json"),))
     if batch is not None and changes is not None:
         raise SpecError((Complaint("--batch", "--changes names its batches itself"),))
-    opening = terminal.doors().open_storage
+    opening = terminal.opening()
     first, _, last = (changes or "").partition("..")
     wanted = look.Wanted(operator, store, batch, (int(first), int(last)) if changes else None)
     made = look.export(location, to, wanted, opening)
-    if to == STDOUT:
+    if to == "-":
         for chunk in made.chunks():
             terminal.write(chunk)
         return None
-    size = save(made, to, opening)
+    size = look.save(made, to, opening)
     _tell(terminal, made, to, size)
     return None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from stateshift.cli.text import Block
     from stateshift.migration import Doors
+    from stateshift.storage.protocol import Storage
     from stateshift.world import Meter
 
 
@@ -99,6 +100,14 @@ class Terminal:
         return sys.stdin.isatty() and sys.stderr.isatty()
 
     # -- the outside
+
+    def opening(self) -> Callable[[str], Storage]:
+        """How a location is opened by a command that only looks, and waits for nothing that moves."""
+        if self.doors_given is not None:
+            return self.doors_given.open_storage
+        from stateshift.look import open_patiently
+
+        return open_patiently
 
     def doors(self, meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:
         """The real ones, unless a test gave others."""

@@ -21,7 +21,7 @@ from stateshift.engines.spark.sameness import Form, common_name, forms
 from stateshift.engines.spark.views import StoreView
 from stateshift.look.piles import Piles
 from stateshift.look.selecting import Opened, opened
-from stateshift.storage.opening import open_storage
+from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, Operator, ShardFiles
 
@@ -111,7 +111,7 @@ class _Side:
 
 
 def diff(
-    one: str, other: str, opening: Callable[[str], Storage] = open_storage, show: int = 0
+    one: str, other: str, opening: Callable[[str], Storage] = open_patiently, show: int = 0
 ) -> Differences:
     """Compare the image at `one` (A) with that at `other` (B); `show` of the differences of each store are decoded."""
     a, b = opened(one, opening), opened(other, opening)

@@ -29,7 +29,7 @@ from stateshift.errors import FormatError, PlanError
 from stateshift.look.selecting import Opened, Wanted, check_wanted, opened, operator_id
 from stateshift.spec.location import relation
 from stateshift.storage import locations
-from stateshift.storage.opening import open_storage
+from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, ShardFiles
 
@@ -141,7 +141,7 @@ class Export:
 
 
 def export(
-    location: str, to: str, wanted: Wanted | None = None, opening: Callable[[str], Storage] = open_storage
+    location: str, to: str, wanted: Wanted | None = None, opening: Callable[[str], Storage] = open_patiently
 ) -> Export:
     """What would be exported to `to`; everything that can be refused without reading the state is refused here."""
     wanted = wanted or Wanted()
@@ -160,7 +160,7 @@ def export(
     return made
 
 
-def save(made: Export, to: str, opening: Callable[[str], Storage] = open_storage) -> int:
+def save(made: Export, to: str, opening: Callable[[str], Storage] = open_patiently) -> int:
     """Write the export to a file, whole or not at all; its bytes."""
     target = locations.normal(to, os.getcwd())
     storage = opening(locations.parent(target))

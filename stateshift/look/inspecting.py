@@ -1,4 +1,7 @@
-"""Looking into an image, a workflow directory or a single file: what is there, and some of its state, decoded."""
+"""Looking into an image, a workflow directory or a single file: what is there, and some of its state, decoded.
+
+Who looks at a directory waits for nothing that decodes files: that is imported where it is used.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stateshift.engines.registry import ENGINES
-from stateshift.engines.spark import decoding
-from stateshift.engines.spark.rows import RowSchema
-from stateshift.engines.spark.views import views_of
 from stateshift.errors import FormatError, MissingFile, StorageError
 from stateshift.storage import locations
-from stateshift.storage.opening import open_storage
+from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Survey
+
+if TYPE_CHECKING:
+    from stateshift.engines.spark import decoding
+    from stateshift.engines.spark.rows import RowSchema
 
 # A file longer than this is shown from its beginning only.
 FILE_MAX = 256 * 1024 * 1024
@@ -40,7 +44,7 @@ class ShownEntry:
     value: Any
 
 
-def inspect(location: str, opening: Callable[[str], Storage] = open_storage) -> Look:
+def inspect(location: str, opening: Callable[[str], Storage] = open_patiently) -> Look:
     """Look at whatever is at the location."""
     file = _single(location, opening)
     if file is not None:
@@ -57,9 +61,11 @@ def inspect(location: str, opening: Callable[[str], Storage] = open_storage) -> 
 
 
 def entries(
-    location: str, opening: Callable[[str], Storage] = open_storage, limit: int = 20
+    location: str, opening: Callable[[str], Storage] = open_patiently, limit: int = 20
 ) -> Iterator[ShownEntry]:
     """The first entries of every store, keys and values by the names of their columns as far as these are known."""
+    from stateshift.engines.spark.views import views_of
+
     storage = opening(location)
     for engine in ENGINES.values():
         for image in engine.survey(storage).images:
@@ -69,7 +75,7 @@ def entries(
                 names = views.names(shard.operator, shard.store)
                 if all(shown[shard.operator, name] >= limit for name in names):
                     continue
-                for entry in engine.entries(storage.chunks, shard, image.settings):
+                for entry in engine.reader()(storage.chunks, shard, image.settings):
                     shown[shard.operator, entry.store] += 1
                     if shown[shard.operator, entry.store] <= limit:
                         view = views.of(shard.operator, entry.store)
@@ -97,6 +103,9 @@ def _single(location: str, opening: Callable[[str], Storage]) -> tuple[Storage, 
 
 def _rows(storage: Storage, path: str) -> RowSchema:
     """The schema that lies beside a state file, if there is one: a checkpoint starts without it, too."""
+    from stateshift.engines.spark import decoding
+    from stateshift.engines.spark.rows import RowSchema
+
     schema = decoding.schema_path(path)
     if schema is None or storage.stat(schema) is None:
         return RowSchema()
@@ -105,6 +114,9 @@ def _rows(storage: Storage, path: str) -> RowSchema:
 
 def _decoded(storage: Storage, name: str, location: str, opening: Callable[[str], Storage]) -> decoding.DecodedFile:
     """One file; what schema its rows have is found from where it lies in its checkpoint."""
+    from stateshift.engines.spark import decoding
+    from stateshift.engines.spark.rows import RowSchema
+
     path = locations.normal(location, os.getcwd())
     try:
         inside = decoding.inside(path)

@@ -9,7 +9,7 @@ from shlex import quote
 from stateshift.engines.registry import ENGINES
 from stateshift.engines.spark import deep
 from stateshift.engines.spark.findings import taking_back
-from stateshift.storage.opening import open_storage
+from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image
 
@@ -25,7 +25,7 @@ class Judgement:
 
 
 def restartable(
-    location: str, opening: Callable[[str], Storage] = open_storage, thorough: bool = False
+    location: str, opening: Callable[[str], Storage] = open_patiently, thorough: bool = False
 ) -> Judgement:
     """Whether a job could restart from what is there. `thorough` also decodes every file of the state it needs."""
     storage = opening(location)

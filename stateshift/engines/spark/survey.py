@@ -39,7 +39,8 @@ def survey(storage: Storage, thorough: bool = False, until: int | None = None) -
     kind = "workflow" if images and prefixes != [""] else "checkpoint" if images else _other(files)
     if not files and storage.stat("") is not None:
         kind = "foreign"
-        findings.append(Finding("refuse", f"{storage.location} is a file, not a directory"))
+        where = f"stateshift inspect {quote(storage.location)}"
+        findings.append(Finding("refuse", f"{storage.location} is a file, not a directory", hint=where))
     return Survey(
         location=storage.location,
         engine="spark" if images else None,
