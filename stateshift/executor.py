@@ -23,8 +23,10 @@ from stateshift.journal import (
     StepUndone,
 )
 from stateshift.plan import Phase, Plan
-from stateshift.step import AnyStep, Discrepancy
+from stateshift.step import AnyStep, CopyFiles, Discrepancy, TransformShard, WriteFile
 from stateshift.world import World
+
+WRITERS = (CopyFiles, TransformShard, WriteFile)
 
 
 def execute(number: int, plan: Plan, world: World, journal: Journal) -> None:
@@ -72,6 +74,8 @@ def _run_step(number: int, phase: Phase, step: AnyStep, world: World, journal: J
         error.where.setdefault("step", step.name)
         raise
     seconds = time.perf_counter() - began
+    if journal.progress.plans[number].steps[step.name].repeated:
+        evidence = {**evidence, "repeated": True}  # what an earlier attempt had done already, it cannot tell
     journal.append(
         StepFinished(world.clock.now(), number, step.name, round(seconds, 6), step.files, step.bytes, evidence)
     )
@@ -98,23 +102,35 @@ def ask(number: int, plan: Plan, progress: PlanProgress, world: World, kinds: Se
     return broken
 
 
-def roll_back(number: int, plan: Plan, world: World, journal: Journal) -> list[str]:
-    """Take the plan's effects back, last one first: what was visible last disappears first. Says what it had to
-    leave."""
-    left: list[str] = []
+def roll_back(number: int, plan: Plan, world: World, journal: Journal) -> None:
+    """Take the plan's effects back, last one first: what was visible last disappears first. What had to be left is
+    written down with each."""
     for phase in reversed(plan.phases):
         begun = [s for s in reversed(phase.steps) if s.name in journal.progress.plans[number].steps]
         pending = [s for s in begun if journal.progress.plans[number].steps[s.name].state != "undone"]
         if pending:
             world.meter.phase(plan.job, f"undo {phase.name}", sum(s.files for s in pending), 0)
         for step in pending:
+            world.check_interrupted()
             done = journal.progress.plans[number].steps[step.name]
             world.meter.step(step.name, f"undo: {step.describe()}")
             remaining = step.undo(world, done.evidence)
             journal.append(StepUndone(world.clock.now(), number, step.name, tuple(remaining)))
             world.meter.done(step.files, 0)
-    for step_progress in journal.progress.plans[number].steps.values():
-        left += step_progress.left
     if not journal.progress.plans[number].undone:
-        journal.append(PlanUndone(world.clock.now(), number))
+        left = _swept(plan, journal.progress.plans[number], world)
+        journal.append(PlanUndone(world.clock.now(), number, tuple(left)))
+
+
+def _swept(plan: Plan, done: PlanProgress, world: World) -> list[str]:
+    """Empty directories and temporary files of ours go from the places that the plan's steps wrote to; files that
+    somebody else wrote there stay, and are named. Only while the lock on them is still ours."""
+    begun = {step.target for step in plan if isinstance(step, WRITERS) and step.name in done.steps}
+    left = []
+    for place in sorted(begun - {plan.source}):
+        storage = world.storage(place)
+        storage.prune()
+        remaining = sorted(file.path for file in storage.list())
+        if remaining:
+            left.append(f"{place}: {len(remaining)} files that this run did not write ({remaining[0]} …)")
     return left

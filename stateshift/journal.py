@@ -43,6 +43,8 @@ class RunResumed:
 
 @dataclass(frozen=True, slots=True)
 class LockTaken:
+    """Written before the lock is taken, so that whoever takes the run back knows of a lock that may be there."""
+
     kind: ClassVar[str] = "lock-taken"
     at: float
     location: str
@@ -110,6 +112,7 @@ class PlanUndone:
     kind: ClassVar[str] = "plan-undone"
     at: float
     plan: int
+    left: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,6 @@ class RollbackStarted:
 class RunRolledBack:
     kind: ClassVar[str] = "run-rolled-back"
     at: float
-    left: tuple[str, ...] = ()
 
 
 Record = (
@@ -170,6 +172,7 @@ class StepProgress:
     bytes: int = 0
     evidence: Mapping[str, Any] | None = None
     left: tuple[str, ...] = ()
+    repeated: bool = False  # an earlier attempt was cut short: `at` is when that one began
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +186,7 @@ class PlanProgress:
     steps: Mapping[str, StepProgress] = field(default_factory=dict)
     finished_at: float | None = None
     undone: bool = False
+    left: tuple[str, ...] = ()  # in the places it wrote to, when it was undone
 
     def finished(self, step: str) -> bool:
         found = self.steps.get(step)
@@ -203,7 +207,6 @@ class Progress:
     locks: tuple[str, ...] = ()
     plans: tuple[PlanProgress, ...] = ()
     failure: RunFailed | None = None
-    left: tuple[str, ...] = ()
     records: int = 0
 
     @property
@@ -226,7 +229,7 @@ def advance(progress: Progress, record: Record) -> Progress:
             _expect(progress.state in ("running", "failed", "interrupted"), progress, record)
             return replace(after, state="running", failure=None)
         case LockTaken():
-            _expect(progress.state == "running", progress, record)
+            _expect(progress.state in ("running", "rolling-back"), progress, record)
             return replace(after, locks=(*(x for x in progress.locks if x != record.location), record.location))
         case LockReleased():
             return replace(after, locks=tuple(x for x in progress.locks if x != record.location))
@@ -237,12 +240,13 @@ def advance(progress: Progress, record: Record) -> Progress:
             )
             return replace(after, plans=(*progress.plans, adopted))
         case StepStarted():
-            _expect(progress.state == "running", progress, record)
-            return _with_step(after, record.plan, record.step, StepProgress(record.phase, "started", record.at))
+            _expect(progress.state == "running" and record.plan < len(progress.plans), progress, record)
+            return _with_started(after, record)
         case StepFinished():
             before = _step(progress, record.plan, record.step, record)
+            seconds = max(record.seconds, record.at - before.at) if before.repeated else record.seconds
             return _with_step(after, record.plan, record.step, replace(
-                before, state="finished", seconds=record.seconds, files=record.files, bytes=record.bytes,
+                before, state="finished", seconds=seconds, files=record.files, bytes=record.bytes,
                 evidence=record.evidence,
             ))  # fmt: skip
         case StepUndone():
@@ -255,7 +259,7 @@ def advance(progress: Progress, record: Record) -> Progress:
             return _with_plan(after, replace(progress.plans[record.plan], finished_at=record.at))
         case PlanUndone():
             _expect(record.plan < len(progress.plans), progress, record)
-            return _with_plan(after, replace(progress.plans[record.plan], undone=True))
+            return _with_plan(after, replace(progress.plans[record.plan], undone=True, left=record.left))
         case RunFailed():
             _expect(progress.state in ("running", "rolling-back"), progress, record)
             if progress.state == "rolling-back":
@@ -269,7 +273,7 @@ def advance(progress: Progress, record: Record) -> Progress:
             return replace(after, state="rolling-back", failure=None)
         case RunRolledBack():
             _expect(progress.state == "rolling-back", progress, record)
-            return replace(after, state="rolled-back", left=record.left)
+            return replace(after, state="rolled-back")
 
 
 def fold(records: Iterator[Record]) -> Progress:
@@ -388,8 +392,19 @@ def _with_plan(progress: Progress, plan: PlanProgress) -> Progress:
     return replace(progress, plans=tuple(plan if p.plan == plan.plan else p for p in progress.plans))
 
 
+def _with_started(progress: Progress, record: StepStarted) -> Progress:
+    """A step that was begun before and not finished is begun again. A plan that was taken back and is carried out once
+    more is no longer taken back, nor finished."""
+    plan = progress.plans[record.plan]
+    before = plan.steps.get(record.step)
+    if before is not None and before.state == "started":
+        step = StepProgress(record.phase, "started", before.at, repeated=True)
+    else:
+        step = StepProgress(record.phase, "started", record.at)
+    begun = _with_plan(progress, replace(plan, finished_at=None, undone=False, left=()))
+    return _with_step(begun, record.plan, record.step, step)
+
+
 def _with_step(progress: Progress, plan: int, name: str, step: StepProgress) -> Progress:
-    if plan >= len(progress.plans):
-        raise JournalError(f"record {progress.records} names plan {plan}, which was never adopted")
     before = progress.plans[plan]
     return _with_plan(progress, replace(before, steps={**before.steps, name: step}))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from shlex import quote
 
-from stateshift.errors import AlreadyThere, JournalError
+from stateshift.errors import AlreadyThere, JournalError, MissingFile
 from stateshift.formats.marks import LOCK_SUFFIX
 from stateshift.storage.protocol import Storage
 
@@ -21,8 +21,10 @@ def take(parent: Storage, name: str, run: str, workdir: str, host: str) -> None:
         parent.create(path, content)
     except AlreadyThere as error:
         holder = _holder(parent, path)
+        if holder is None:  # let go of in the meantime
+            return take(parent, name, run, workdir, host)
         if holder.get("run") == run:
-            return
+            return None
         here = parent.location.rstrip("/")
         where, by_hand = holder.get("workdir"), f"look at the target first, then remove {here}/{path}"
         if where is None:
@@ -34,18 +36,23 @@ def take(parent: Storage, name: str, run: str, workdir: str, host: str) -> None:
             hint=f"stateshift resume {quote(where)}, or stateshift rollback {quote(where)}; if that workdir is lost, "
             + by_hand,
         ) from error
+    return None
 
 
 def release(parent: Storage, name: str, run: str) -> None:
     """Let go of the lock if it is ours."""
     path = name + LOCK_SUFFIX
-    if parent.stat(path) is not None and _holder(parent, path).get("run") == run:
+    holder = _holder(parent, path)
+    if holder is not None and holder.get("run") == run:
         parent.remove(path)
 
 
-def _holder(parent: Storage, path: str) -> dict[str, str]:
+def _holder(parent: Storage, path: str) -> dict[str, str] | None:
+    """What the lock says of itself; None where there is none."""
     try:
         found = json.loads(parent.read(path, 1 << 16))
+    except MissingFile:
+        return None
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

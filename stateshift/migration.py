@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,7 @@ from typing import Any
 from stateshift import __version__, executor, lock, plain
 from stateshift.clusters.opening import check_submit, open_cluster
 from stateshift.clusters.protocol import Cluster, StopRequest
-from stateshift.engines.registry import all_entries, all_transforms, engine
+from stateshift.engines.registry import Engine, all_entries, all_transforms, engine
 from stateshift.errors import Interrupted, JournalError, PlanError, SpecError, StalePlan, StateshiftError, StorageError
 from stateshift.estimating import estimated, probe
 from stateshift.journal import (
@@ -43,9 +42,9 @@ from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.report import Report, summarize
 from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
 from stateshift.storage import locations
-from stateshift.storage.opening import open_storage
+from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
-from stateshift.storage.wrappers import Pace, Retrying, Throttled
+from stateshift.storage.wrappers import Pace, Throttled
 from stateshift.survey import ClusterFacts, Facts, Finding, Survey
 from stateshift.workdir import Workdir
 from stateshift.world import Clock, Meter, Unwatched, World
@@ -63,31 +62,16 @@ class Doors:
     host: str = "localhost"
 
 
-class _Clock:
-    """The machine's own."""
-
-    def now(self) -> float:
-        return time.time()
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-
 def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:
     """The world as it is: storages by their URL, retried where an error may pass; clusters by their kind."""
     interrupt, watched = stop or threading.Event(), meter or Unwatched()
 
-    clock = _Clock()
-
-    def opened(location: str) -> Storage:
-        return Retrying(open_storage(location), clock)
-
     def cluster(spec: ClusterSpec, workdir: Workdir) -> Cluster:
         return open_cluster(
-            spec, str(workdir.path), open_storage=opened, say=watched.say, interrupt=interrupt
+            spec, str(workdir.path), open_storage=open_patiently, say=watched.say, interrupt=interrupt
         )
 
-    return Doors(opened, cluster, clock, watched, interrupt, socket.gethostname())
+    return Doors(open_patiently, cluster, SystemClock(), watched, interrupt, socket.gethostname())
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +137,7 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
         source=surveyed,
         target=_survey(spec, job.target, doors) if job.target else surveyed,
         merges=tuple(_survey(spec, location, doors) for location in job.merge_locations),
-        data=tuple((_data(d.source, doors), _data(d.target, doors)) for d in job.data),
+        data=tuple((_data(kind, d.source, doors, True), _data(kind, d.target, doors, d.copy)) for d in job.data),
         source_cluster=_cluster_facts(spec, job.source_cluster, job, doors, workdir, running=True),
         target_cluster=_cluster_facts(spec, job.target_cluster, job, doors, workdir, running=False),
         rates=probe(source, surveyed) if probing else None,
@@ -192,11 +176,12 @@ def _surveyed(survey: Survey, storage: Storage) -> Survey:
     return replace(survey, traits={"renames": traits.renames, "keeps_times": traits.keeps_times})
 
 
-def _data(location: str, doors: Doors) -> Survey:
-    """A place the job reads or writes: its files, and no more than that."""
+def _data(kind: Engine, location: str, doors: Doors, ours: bool) -> Survey:
+    """A place the job reads or writes: its files; and, where somebody else brought them there, whether they know."""
     storage = doors.open_storage(location)
     files = tuple(sorted(storage.list()))
-    return _surveyed(Survey(storage.location, None, "data" if files else "empty", files), storage)
+    findings = () if ours else kind.misplaced(storage, files)
+    return _surveyed(Survey(storage.location, None, "data" if files else "empty", files, (), findings), storage)
 
 
 def _cluster_facts(
@@ -222,7 +207,8 @@ def apply(proposal: Proposal, run: str, workdir: Workdir, doors: Doors, only: st
     jobs = jobs_of(proposal.spec, only)
     workdir.create()
     with workdir.hold():
-        if workdir.exists:
+        journal = Journal(workdir.lines)
+        if journal.progress.state != "new":
             where = quote(str(workdir.path))
             raise JournalError(
                 f"{workdir.path} is the workdir of another run",
@@ -231,7 +217,6 @@ def apply(proposal: Proposal, run: str, workdir: Workdir, doors: Doors, only: st
         plain_spec = to_plain_spec(proposal.spec)
         workdir.write("spec.json", plain_spec)
         workdir.write("proposal.json", encode_proposal(proposal))
-        journal = Journal(workdir.lines)
         names = tuple(job.name for job in jobs)
         journal.append(RunStarted(doors.clock.now(), run, __version__, plain.fingerprint(plain_spec), names))
         return _Run(proposal, journal, workdir, doors).go()
@@ -244,7 +229,7 @@ def resume(workdir: Workdir, doors: Doors) -> Report:
         journal = Journal(workdir.lines)
         match journal.progress.state:
             case "finished" | "rolled-back":
-                return summarize(journal.progress)
+                return _Run.of(journal, workdir, doors).ended()
             case "rolling-back":
                 return _Run.of(journal, workdir, doors).back()
             case "new":
@@ -262,13 +247,17 @@ def rollback(workdir: Workdir, doors: Doors, discard_progress: bool = False) -> 
     workdir.require()
     with workdir.hold():
         journal = Journal(workdir.lines)
-        if journal.progress.state in ("rolled-back", "new"):
+        if journal.progress.state == "new":
             return summarize(journal.progress)
         run = _Run.of(journal, workdir, doors)
-        if not discard_progress and journal.progress.state != "rolling-back":
+        match journal.progress.state:
+            case "rolled-back":
+                return run.ended()
+            case "rolling-back":
+                return run.back()
+        if not discard_progress:
             run.refuse_to_lose_progress()
-        if journal.progress.state != "rolling-back":
-            journal.append(RollbackStarted(doors.clock.now()))
+        journal.append(RollbackStarted(doors.clock.now()))
         return run.back()
 
 
@@ -340,9 +329,7 @@ class _Run:
     def go(self) -> Report:
         try:
             for name in self.journal.progress.jobs:
-                job = self.spec.job(name)
-                assert job is not None, "the journal names a job that its own spec has not"
-                self._wave(job)
+                self._wave(self._job(name))
             self.journal.append(RunFinished(self.doors.clock.now()))
         except StateshiftError as error:
             self._fail(error)
@@ -387,7 +374,7 @@ class _Run:
         if made[0].purpose == "halt" and halted:
             raise StalePlan(
                 f"{job.name} runs again after it was stopped",
-                hint="something restarts it: switch that off, then `stateshift resume` the run",
+                hint="something restarts it: switch that off, then `stateshift resume WORKDIR`",
             )
         now = engine(self.spec.engine).identity(facts) if proposed.provisional else made[-1].facts
         if made[0].purpose == "halt" or now != proposed.facts:
@@ -400,12 +387,11 @@ class _Run:
     def _let_go_of_untouched(self) -> None:
         """A target on which nothing was begun, or where everything was taken back, need not stay locked."""
         for name in self.journal.progress.jobs:
-            job = self.spec.job(name)
             plans = [plan for plan in self.journal.progress.plans if plan.job == name]
             touched = any(step.state != "undone" for plan in plans for step in plan.steps.values())
-            if job is not None and not touched:
+            if not touched:
                 with suppress(StateshiftError):  # the failure that was told counts, and a resume finds its own lock
-                    self._let_go(job)
+                    self._let_go(self._job(name))
 
     def _expect_fresh(self, job: JobSpec, proposed: Plan) -> None:
         facts = gather(self.spec, job, self.doors, self.workdir)
@@ -448,34 +434,18 @@ class _Run:
 
     def back(self) -> Report:
         try:
-            left: list[str] = []
             for adopted in reversed(self.journal.progress.plans):
-                plan = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
-                # Also one that was taken back before: it may have been carried out again since.
-                executor.roll_back(adopted.plan, plan, self.world, self.journal)
+                if not adopted.undone:
+                    self._lock(self._job(adopted.job))  # ours still; or again, where the run had finished
+                    plan = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
+                    executor.roll_back(adopted.plan, plan, self.world, self.journal)
             for name in self.journal.progress.jobs:
-                job = self.spec.job(name)
-                assert job is not None, "the journal names a job that its own spec has not"
-                if any(plan.job == name for plan in self.journal.progress.plans):
-                    left += self._swept(job)
-                self._let_go(job)
-            self.journal.append(RunRolledBack(self.doors.clock.now(), tuple(left)))
+                self._let_go(self._job(name))
+            self.journal.append(RunRolledBack(self.doors.clock.now()))
         except StateshiftError as error:
             self._fail(error)
             raise
         return self._report()
-
-    def _swept(self, job: JobSpec) -> list[str]:
-        """Empty directories of ours go; files that somebody else wrote there stay, and are named."""
-        left = []
-        places = [job.target] if job.target else []
-        for place in (*places, *(data.target for data in job.data if data.copy)):
-            storage = self.world.storage(place)
-            storage.prune()
-            remaining = sorted(file.path for file in storage.list())
-            if remaining:
-                left.append(f"{place}: {len(remaining)} files that this run did not write ({remaining[0]} …)")
-        return left
 
     def refuse_to_lose_progress(self) -> None:
         """A run whose job has committed since, whoever started it: taking it back throws those batches away."""
@@ -502,13 +472,18 @@ class _Run:
 
     # -- both
 
+    def _job(self, name: str) -> JobSpec:
+        job = self.spec.job(name)
+        assert job is not None, "the journal names a job that its own spec has not"
+        return job
+
     def _lock(self, job: JobSpec) -> None:
         location = job.destination
+        if location not in self.journal.progress.locks:
+            self.journal.append(LockTaken(self.doors.clock.now(), location))
         parent = self.doors.open_storage(locations.parent(location))
         path = str(self.workdir.path.absolute())
         lock.take(parent, locations.name(location), self.world.run, path, self.doors.host)
-        if location not in self.journal.progress.locks:
-            self.journal.append(LockTaken(self.doors.clock.now(), location))
 
     def _let_go(self, job: JobSpec) -> None:
         location = job.destination
@@ -531,6 +506,10 @@ class _Run:
                 RunFailed(self.doors.clock.now(), kind, error.fact, error.hint, error.exit_code, step)
             )
             self._report()
+
+    def ended(self) -> Report:
+        """The report of a run that has nothing left to do: written again, should a kill have come before it."""
+        return self._report()
 
     def _report(self) -> Report:
         report = summarize(self.journal.progress)

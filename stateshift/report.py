@@ -75,7 +75,7 @@ def summarize(progress: Progress) -> Report:
         downtime_seconds=max(downtimes) if downtimes else None,
         phases=_phases(progress, list(progress.plans)),
         jobs=jobs,
-        left=progress.left,
+        left=tuple(line for plan in progress.plans for line in plan.left),
         failure=None
         if failure is None
         else FailureReport(failure.error, failure.message, failure.hint, failure.exit_code, failure.step),
@@ -144,9 +144,11 @@ def _downtime(plans: list[PlanProgress]) -> tuple[float | None, str | None]:
     ends = [s.evidence["at"] for s in steps if s.evidence and s.phase == "confirm" and "at" in s.evidence]
     if not ends or any(step.state == "undone" for step in steps):
         return None, None
-    stops = [s.evidence for s in steps if s.evidence and s.phase == "halt" and "state_before" in s.evidence]
-    ran = [e for e in stops if e["state_before"] in ("running", "queued", "unknown")]
-    if ran:
-        return round(max(ends) - min(e["at"] for e in ran), 3), "halt"
+    stops = [(s, s.evidence) for s in steps if s.evidence and s.phase == "halt" and "state_before" in s.evidence]
+    # An attempt that was cut short may have stopped the job already: then it is down since that one began.
+    halts = [s.at for s, _ in stops if s.repeated]
+    halts += [e["at"] for s, e in stops if not s.repeated and e["state_before"] in ("running", "queued", "unknown")]
+    if halts:
+        return round(max(ends) - min(halts), 3), "halt"
     starts = [step.at for step in steps if step.phase != "prepare"]
     return round(max(ends) - min(starts), 3), "start of the run: the job was stopped before"

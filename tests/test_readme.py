@@ -13,4 +13,5 @@ def test_every_console_block_of_the_readme_is_what_its_commands_print() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "scripts" / "readme"], text=True, capture_output=True, timeout=300, check=False
     )
-    assert done.returncode == 0, f"the README has aged; renew it with scripts/readme --write\n{done.stdout}{done.stderr}"
+    told = f"{done.stdout}{done.stderr}"
+    assert done.returncode == 0, f"the README has aged; renew it with scripts/readme --write\n{told}"

@@ -41,7 +41,7 @@ def command(
     from stateshift.cli import as_json, render_survey
 
     terminal = Terminal.of(context, json, verbose)
-    opening = terminal.doors().open_storage
+    opening = terminal.opening()
     seen = look.inspect(location, opening)
     document = as_json.look(seen, location)
     blocks = list(render_survey.look(seen, location, verbose))

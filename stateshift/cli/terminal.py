@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from stateshift.cli.text import Block
     from stateshift.migration import Doors
+    from stateshift.storage.protocol import Storage
     from stateshift.world import Meter
 
 
@@ -62,6 +63,15 @@ class Terminal:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
+    def write(self, content: bytes) -> None:
+        """A part of a result that is no document but a stream of bytes."""
+        raw = getattr(sys.stdout, "buffer", None)
+        if raw is None:  # somebody who calls us from Python caught stdout as text
+            sys.stdout.write(content.decode("utf-8"))
+            return
+        raw.write(content)
+        raw.flush()
+
     def _print(self, blocks: Iterable[Block], stream: TextIO) -> None:
         from stateshift.cli.text import coloured, plain_text
 
@@ -90,6 +100,14 @@ class Terminal:
         return sys.stdin.isatty() and sys.stderr.isatty()
 
     # -- the outside
+
+    def opening(self) -> Callable[[str], Storage]:
+        """How a location is opened by a command that only looks, and waits for nothing that moves."""
+        if self.doors_given is not None:
+            return self.doors_given.open_storage
+        from stateshift.look import open_patiently
+
+        return open_patiently
 
     def doors(self, meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:
         """The real ones, unless a test gave others."""

@@ -44,7 +44,7 @@ def _image(terminal: Terminal, location: str, deep: bool) -> int:
     from stateshift.cli import as_json, render_survey
     from stateshift.errors import VerifyError
 
-    found = look.restartable(location, terminal.doors().open_storage, deep)
+    found = look.restartable(location, terminal.opening(), deep)
     if terminal.json:
         terminal.document(as_json.judgement(found))
     else:

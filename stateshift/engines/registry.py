@@ -1,25 +1,24 @@
 """The engines by name, and the one place that knows there is more than one.
 
 An engine contributes four things: `survey` (what is there), `plan` (what to do), `transforms` (pure functions of
-files), and `entries` (an image read as a stream). Engines know nothing of each other.
+files), and `entries` (an image read as a stream). Engines know nothing of each other. Each part is imported when it is
+first asked for: who looks at an image need not wait for the planner.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from stateshift.engines.spark import entries as spark_entries
-from stateshift.engines.spark import planner as spark_planner
-from stateshift.engines.spark import survey as spark_survey
-from stateshift.engines.spark import transforms as spark_transforms
 from stateshift.errors import PlanError
-from stateshift.plan import Plan
-from stateshift.spec import JobSpec, Spec
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Facts, Survey
-from stateshift.world import EntriesReader, Transform
+from stateshift.survey import Facts, FileInfo, Finding, Survey
+
+if TYPE_CHECKING:
+    from stateshift.plan import Plan
+    from stateshift.spec import JobSpec, Spec
+    from stateshift.world import EntriesReader, Transform
 
 
 class SurveyIt(Protocol):
@@ -32,17 +31,49 @@ class Engine:
     survey: SurveyIt
     plan: Callable[[Spec, JobSpec, Facts], tuple[Plan, ...]]
     identity: Callable[[Facts], str]
-    transforms: Mapping[str, Transform]
-    entries: EntriesReader
+    misplaced: Callable[[Storage, tuple[FileInfo, ...]], tuple[Finding, ...]]
+    transforms: Callable[[], Mapping[str, Transform]]
+    reader: Callable[[], EntriesReader]
+
+
+def _spark_survey(storage: Storage, thorough: bool = False) -> Survey:
+    from stateshift.engines.spark.survey import survey
+
+    return survey(storage, thorough)
+
+
+def _spark_plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
+    from stateshift.engines.spark.planner import plan
+
+    return plan(spec, job, facts)
+
+
+def _spark_identity(facts: Facts) -> str:
+    from stateshift.engines.spark.planner import identity_of
+
+    return identity_of(facts)
+
+
+def _spark_misplaced(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, ...]:
+    from stateshift.engines.spark.endpoints import misplaced
+
+    return misplaced(storage, files)
+
+
+def _spark_transforms() -> Mapping[str, Transform]:
+    from stateshift.engines.spark.transforms import TRANSFORMS
+
+    return TRANSFORMS
+
+
+def _spark_reader() -> EntriesReader:
+    from stateshift.engines.spark.entries import entries
+
+    return entries
 
 
 SPARK = Engine(
-    "spark",
-    spark_survey.survey,
-    spark_planner.plan,
-    spark_planner.identity_of,
-    spark_transforms.TRANSFORMS,
-    spark_entries.entries,
+    "spark", _spark_survey, _spark_plan, _spark_identity, _spark_misplaced, _spark_transforms, _spark_reader
 )
 ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (SPARK,)}
 
@@ -58,8 +89,8 @@ def engine(name: str) -> Engine:
 
 
 def all_transforms() -> dict[str, Transform]:
-    return {name: transform for one in ENGINES.values() for name, transform in one.transforms.items()}
+    return {name: transform for one in ENGINES.values() for name, transform in one.transforms().items()}
 
 
 def all_entries() -> dict[str, EntriesReader]:
-    return {one.name: one.entries for one in ENGINES.values()}
+    return {one.name: one.reader() for one in ENGINES.values()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -106,16 +107,22 @@ class MoveFiles:
         storage = world.storage(self.location)
         left = []
         for item in reversed(self.items):
-            if storage.stat(item.path) is None and storage.stat(item.target_path) is None:
+            here, there = storage.stat(item.path) is not None, storage.stat(item.target_path) is not None
+            if not here and not there:
                 left.append(f"{item.path} was moved to {item.target_path}, and is in neither place any more")
-            elif storage.stat(item.path) is None:
-                _rename(storage, item.target_path, item.path)
+            elif there:
+                # Both names: a rename that was killed half-way, which its repeat finishes, or a file of somebody else
+                # that has kept us from moving ours.
+                with suppress(AlreadyThere):
+                    storage.move(item.target_path, item.path)
+        _prune_empty(storage, tuple(item.target_path for item in self.items))
         return left
 
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """Write literal bytes, given as text where they are text and as base64 where not."""
+    """Write literal bytes, given as text where they are text and as base64 where not. `replaces` is the text that is
+    there before, in a place that is not ours: undo puts it back."""
 
     kind: ClassVar[str] = "WriteFile"
     name: str
@@ -123,13 +130,14 @@ class WriteFile:
     path: str
     text: str | None = None
     base64: str | None = None
+    replaces: str | None = None
 
     @classmethod
-    def of(cls, name: str, target: str, path: str, content: bytes) -> WriteFile:
+    def of(cls, name: str, target: str, path: str, content: bytes, replaces: str | None = None) -> WriteFile:
         try:
-            return cls(name, target, path, text=content.decode("utf-8"))
+            return cls(name, target, path, text=content.decode("utf-8"), replaces=replaces)
         except UnicodeDecodeError:
-            return cls(name, target, path, base64=base64.b64encode(content).decode("ascii"))
+            return cls(name, target, path, base64=base64.b64encode(content).decode("ascii"), replaces=replaces)
 
     @property
     def content(self) -> bytes:
@@ -158,7 +166,13 @@ class WriteFile:
         return _files_hold(world.storage(self.target), evidence)
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        return _remove_ours(world.storage(self.target), (self.path,), evidence)
+        storage, before = world.storage(self.target), self.replaces
+        if before is None:
+            return _remove_ours(storage, (self.path,), evidence)
+        if storage.stat(self.path) is None or digest_of(storage.chunks(self.path)) == digest_of(iter((self.content,))):
+            storage.write(self.path, lambda: iter((before.encode("utf-8"),)))
+            storage.sync()
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +294,19 @@ def _rename(storage: Storage, path: str, target_path: str) -> None:
             location=storage.location,
             hint="two operators of one name; remove or rename one of the two directories",
         ) from error
+
+
+def _prune_empty(storage: Storage, paths: tuple[str, ...]) -> None:
+    """Remove the directories that held these paths, and those above, as far as no file is in them."""
+    used: set[str] = set()
+    for path in sorted(paths, reverse=True):
+        folder = path.rpartition("/")[0]
+        while folder and folder not in used:
+            used.add(folder)
+            if next(storage.list(folder), None) is not None:
+                break
+            storage.prune(folder)
+            folder = folder.rpartition("/")[0]
 
 
 def _files_hold(storage: Storage, evidence: Evidence) -> list[Discrepancy]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import mmh3
 
-from stateshift.errors import FormatError, VerifyError
+from stateshift.errors import FormatError, MissingFile, VerifyError
 from stateshift.step.files import digest_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
@@ -75,7 +75,7 @@ class CompareImages:
         target, read = world.storage(self.target), world.entries.get(self.engine)
         try:
             there = fold_entries(read, target, self.target_shards or self.source_shards, self.settings, world)
-        except FormatError as error:
+        except (FormatError, MissingFile) as error:
             return [Discrepancy(self.target, "the compared entries", str(error))]
         wanted = {o: [e["entries"], int(e["digest"], 16)] for o, e in evidence["operators"].items()}
         return [

@@ -3,17 +3,20 @@ AwaitProgress. They look before they act: a second attempt recognises the first 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import Cluster, JobState, JobStatus, StopRequest, Submission
 from stateshift.errors import AlreadyThere, ClusterError, StalePlan
 from stateshift.formats.marks import fence_owner, fence_text
 from stateshift.plain import fingerprint
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
 from stateshift.world import World
+
+RAN = ("running", "queued", "unknown")  # what a job may have been before it was stopped, to be started again
 
 
 class _NoFiles:
@@ -77,19 +80,31 @@ class StopJob(_NoFiles):
         return [Discrepancy(self.job, "stopped", str(status.state))] if status.state.alive else []
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        """Start the job again where it was, if it ran and the spec says how."""
+        """Start the job again where it was, if it ran and the spec says how. Evidence of a repeated attempt does not
+        tell whether it ran: the attempt that was cut short may have stopped it."""
         cluster = world.cluster(self.cluster)
-        if cluster.find_source(self.request).state.alive:
+        state = cluster.find_source(self.request).state
+        if state.alive:
             return []
-        if evidence is not None and evidence["state_before"] not in ("running", "queued", "unknown"):
+        if evidence is None and state is JobState.UNKNOWN:
+            return [f"{self.job} may have been stopped or not: start it again from {self.location} if it does not run"]
+        ran = evidence is None or evidence.get("repeated") or evidence["state_before"] in RAN
+        if not ran:
             return []
         if self.restart is None:
             return [f"{self.job} is stopped: start it again from {self.location} (no source_submit in the spec)"]
-        tag = f"{tag_of(world, self.job)}.restart"
+        tag = self._restart_tag(cluster, world)
         cluster.submit(
             Submission(tag, self.job, self.location, None, dict(self.restart), dict(self.restart_environment))
         )
         return []
+
+    def _restart_tag(self, cluster: Cluster, world: World) -> str:
+        """The first under which nothing was started yet, or something still runs: a job that was started again when an
+        earlier halt was taken back has been stopped by the halt after that."""
+        first = f"{tag_of(world, self.job)}.restart"
+        tags = itertools.chain((first,), (f"{first}.{number}" for number in itertools.count(2)))
+        return next(tag for tag in tags if cluster.find(tag).state not in (JobState.FINISHED, JobState.FAILED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +129,10 @@ class FenceSource(_NoFiles):
                 storage.create(path, text)
             except AlreadyThere as error:
                 found = _content(storage, path)
-                if found == text:
-                    continue
-                for ours in taken:
-                    storage.remove(ours)
-                raise _taken(f"{self.location}/{path}", found) from error
+                if found != text:
+                    for ours in reversed(taken):
+                        storage.remove(ours)
+                    raise _taken(f"{self.location}/{path}", found) from error
             taken.append(path)
         return {"fenced": list(self.paths), "undo": "remove these files"}
 
@@ -179,7 +193,15 @@ class SubmitJob(_NoFiles):
         if evidence is None and cluster.find(tag).state is JobState.ABSENT:
             return []
         after = cluster.stop(StopRequest(self.job, self.location, tag, options=self.options))
-        return [f"{self.job} is still {after.state} on {self.cluster}"] if after.state.alive else []
+        if after.state.alive:
+            # Its image must not be pulled from under it, nor the old job be started beside it.
+            raise ClusterError(
+                f"{self.job} is still {after.state} on {self.cluster} after it was asked to stop",
+                cluster=self.cluster,
+                job=self.job,
+                hint="stop it by hand, then `stateshift resume WORKDIR` goes on taking back",
+            )
+        return []
 
 
 @dataclass(frozen=True, slots=True)

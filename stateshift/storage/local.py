@@ -6,13 +6,16 @@ takes longer than an inspection. The promises of `protocol`, and how they are ke
 * `write` collects the content under a temporary name in the same directory and renames it into place. Two
   threads that write one path at once are kept apart; two processes are not (the lock on the target sees to
   that).
-* `create` fills and fsyncs a temporary file and then links it: link(2) fails where the name is taken, and
-  what it makes visible is whole. On a file system without hard links (FAT, some FUSE mounts) it is O_EXCL
-  instead: exclusive still, but a crash in the middle can leave a part of the file.
+* `create` fills and fsyncs a file that has no name (O_TMPFILE) and then links it: linkat(2) fails where the name
+  is taken, and what it makes visible is whole; killed before that, it leaves nothing, so that a fence or a lock
+  never litters a place that is not ours. Where there is no O_TMPFILE it is a temporary file; on a file system
+  without hard links (FAT, some FUSE mounts) it is O_EXCL: exclusive still, but a crash in the middle can leave
+  a part of the file.
 * `move` links the new name and removes the old one, because rename(2) replaces. A crash between the two
   leaves both names for one file: the repeat recognises that by inode and finishes. Without hard links: look,
   then rename.
-* `sync` is syncfs(2) on every device written to since the last one. Measured on ext4 against fsync of each
+* `sync` is syncfs(2) on every device written to since the last one; the first one also covers what an earlier,
+  killed process wrote here. Measured on ext4 against fsync of each
   file: 1 file 0.4 ms against 0.7, 100 files 2 ms against 13 (eight threads), 5,000 files 0.2 s against 0.5,
   64 MiB the same. It also waits for what others wrote to that file system; in return it covers directories,
   and nothing has to be remembered but the device. Since Linux 5.8 it reports write errors. Where there is no
@@ -53,6 +56,7 @@ class LocalStorage:
         self._writing: set[str] = set()
         self._unsynced: dict[int, str] = {}  # device -> a directory on it
         self._made: set[str] = set()  # directories whose entry in their parent may not be durable
+        self._inherited = True  # what was here when this was opened may not be durable
 
     @property
     def location(self) -> str:
@@ -106,16 +110,10 @@ class LocalStorage:
 
     def create(self, path: str, content: bytes) -> None:
         full = self._full(path)
-        temp = unique_temporary(full)
         with self._telling(path):
-            file = self._begin(temp, os.O_EXCL)
-            try:
-                with file:
-                    file.write(content)
-                    calls.flush(file)
-                calls.link_or_create(temp, full, content)
-            finally:
-                os.unlink(temp)
+            self._make_directories(os.path.dirname(full))
+            if not calls.create_nameless(full, content):
+                self._create_named(full, content)
             self._settle(os.path.dirname(full))
 
     def move(self, path: str, target_path: str) -> None:
@@ -159,13 +157,18 @@ class LocalStorage:
             with self._lock:
                 taken, self._unsynced = self._unsynced, {}
                 made, self._made = self._made, set()
+                inherited, self._inherited = self._inherited, False
             try:
+                if inherited:
+                    there = _nearest(self._root)
+                    taken = {os.stat(there).st_dev: there} | taken
                 for directory in taken.values():
                     self._sync_device(directory)
             except BaseException:
                 with self._lock:
                     self._unsynced = taken | self._unsynced
                     self._made |= made
+                    self._inherited |= inherited
                 raise
 
     def _leftovers(self, directory: str, names: builtins.list[str]) -> builtins.list[str]:
@@ -190,6 +193,17 @@ class LocalStorage:
             raise failures.missing(self._location, path) from error
         except OSError as error:
             raise failures.from_os(error, self._location, path) from error
+
+    def _create_named(self, full: str, content: bytes) -> None:
+        temp = unique_temporary(full)
+        file = self._begin(temp, os.O_EXCL)
+        try:
+            with file:
+                file.write(content)
+                calls.flush(file)
+            calls.link_or_create(temp, full, content)
+        finally:
+            os.unlink(temp)
 
     @contextlib.contextmanager
     def _temporary_for(self, full: str) -> Iterator[str]:
@@ -277,7 +291,12 @@ class LocalStorage:
 
     def _sync_device(self, directory: str) -> None:
         """syncfs through any directory that is still there: ours may have been removed since."""
-        while not os.path.isdir(directory):
-            directory = os.path.dirname(directory)
         with self._telling(""):
-            calls.sync_file_system(directory)
+            calls.sync_file_system(_nearest(directory))
+
+
+def _nearest(directory: str) -> str:
+    """The directory, or the first above it that is there."""
+    while not os.path.isdir(directory):
+        directory = os.path.dirname(directory)
+    return directory

@@ -12,6 +12,8 @@ from typing import BinaryIO, Final
 
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
+_NAMELESS = getattr(os, "O_TMPFILE", None)  # Linux
+
 _syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
 
 # Whether one file system can be synced, and waited for. sync(2) stands in where not; on some systems it only begins.
@@ -44,6 +46,30 @@ def fsync(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def create_nameless(full: str, content: bytes) -> bool:
+    """Write a file that has no name yet and give it one unless it is taken: a crash leaves all of it or nothing. False
+    where the system cannot do so."""
+    if _NAMELESS is None:
+        return False
+    try:
+        descriptor = os.open(os.path.dirname(full), _NAMELESS | os.O_WRONLY, 0o666)
+    except OSError as error:
+        if error.errno in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            return False
+        raise
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        flush(file)
+        try:
+            # With a directory's descriptor, needed or not, Python calls linkat, which can follow the link in /proc.
+            os.link(f"/proc/self/fd/{descriptor}", full, src_dir_fd=descriptor, follow_symlinks=True)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.EXDEV, *_NO_LINKS):  # no /proc, no links
+                return False
+            raise
+    return True
 
 
 def link_or_create(temp: str, full: str, content: bytes) -> None:

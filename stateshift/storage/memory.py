@@ -36,6 +36,7 @@ class _File:
     content: bytes
     modified: float
     storage: int = 0  # through which it was written
+    number: int = 0   # of all writes that were not durable at once
 
 
 @dataclass(slots=True)
@@ -62,6 +63,7 @@ class MemoryDisk:
         self.bytes_max = bytes_max
         self.bytes = 0
         self.generation = 0
+        self.writes = 0
         self._storages = 0
         self._files: dict[str, _File] = {}
         self._directories: set[str] = set()
@@ -151,6 +153,8 @@ class MemoryDisk:
         if durable:
             self._unsynced.pop(name, None)
         else:
+            self.writes += 1
+            file = replace(file, number=self.writes)
             self._unsynced.setdefault(name, _History(before)).writes.append(file)
         self._drop(name)
         self._store(name, file)
@@ -159,11 +163,13 @@ class MemoryDisk:
         self._unsynced.pop(name, None)
         self._drop(name)
 
-    def settle(self, storage: int) -> None:
-        """What was written through one storage is durable, and with it what was written before to the same
-        names."""
+    def settle(self, storage: int, top: str, opened: int) -> None:
+        """What was written through one storage is durable, and what lay below `top` when it was opened; and
+        with it what was written before to the same names."""
+        below = top.rstrip("/") + "/"
         for name, history in list(self._unsynced.items()):
-            ours = [i for i, write in enumerate(history.writes) if write.storage == storage]
+            inherited = opened if name.startswith(below) else 0
+            ours = [i for i, w in enumerate(history.writes) if w.storage == storage or w.number <= inherited]
             if ours:
                 history.durable = history.writes[ours[-1]]
                 del history.writes[: ours[-1] + 1]
@@ -195,6 +201,7 @@ class MemoryStorage:
         self._location = locations.normal(location)
         self._id = disk.register()
         self._generation = disk.generation
+        self._opened = disk.writes
 
     @property
     def location(self) -> str:
@@ -279,7 +286,7 @@ class MemoryStorage:
 
     def sync(self) -> None:
         with self._alive() as disk:
-            disk.settle(self._id)
+            disk.settle(self._id, self._location, self._opened)
 
     def _full(self, path: str) -> str:
         locations.check_path(path)

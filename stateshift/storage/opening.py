@@ -4,10 +4,27 @@ it."""
 from __future__ import annotations
 
 import os
+import time
 
 from stateshift.storage import locations
 from stateshift.storage.local import LocalStorage
 from stateshift.storage.protocol import Storage
+from stateshift.storage.wrappers import Retrying
+
+
+class SystemClock:
+    """The machine's own."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def open_patiently(location: str) -> Storage:
+    """The same, and what may pass is tried again."""
+    return Retrying(open_storage(location), SystemClock())
 
 
 def open_storage(location: str) -> Storage:

@@ -4,8 +4,9 @@ A storage is opened on a location (a URL) and speaks of paths relative to it, wi
 every member keeps, and the contract suite checks:
 
 * `write` leaves a whole file or none, also when the process dies in the middle; it replaces what was there.
-* Nothing written is promised to survive a machine's crash until `sync` has returned. `create`, `move` and `remove`
-  are durable when they return.
+* Nothing written is promised to survive a machine's crash until `sync` has returned. It covers what was written
+  through this storage, and what was there when it was opened: an earlier process may have been killed before it could
+  sync what we now recognise and leave alone. `create`, `move` and `remove` are durable when they return.
 * `create` succeeds for exactly one of several that try.
 * `list` of a place that is not there is empty; `stat` of it is None; `read` of it raises MissingFile.
 * A path never leads out of its location: `..`, empty names and a leading slash are refused. The empty path is the
@@ -81,5 +82,6 @@ class Storage(Protocol):
         ...
 
     def sync(self) -> None:
-        """Return when everything written through this storage so far survives a crash of the machine."""
+        """Return when everything written through this storage so far, and everything that was there when it was opened,
+        survives a crash of the machine."""
         ...

@@ -64,6 +64,15 @@ def test_a_sync_covers_what_was_written_through_the_same_storage_only() -> None:
     assert after_crashes(prepare) == {(("a", b"A"),), (("a", b"A"), ("b", b""))}
 
 
+def test_a_sync_covers_what_a_process_that_was_killed_had_written() -> None:
+    def prepare(disk: MemoryDisk) -> None:
+        disk.open("memory://m").write("a", lambda: iter([b"A"]))
+        disk.kill()
+        disk.open("memory://m").sync()
+
+    assert after_crashes(prepare) == {(("a", b"A"),)}
+
+
 def test_create_move_and_remove_are_durable_when_they_return() -> None:
     def prepare(disk: MemoryDisk) -> None:
         storage = disk.open("memory://m")

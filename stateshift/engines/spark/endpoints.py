@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from stateshift.engines.spark.reading import Reading
+from stateshift.engines.spark.rewriting import is_sink_log
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import source_log
 from stateshift.formats.spark.offsets import SourceOffset
 from stateshift.formats.spark.uris import decode_location
-from stateshift.survey import EmbeddedPath, Endpoint
+from stateshift.spec.location import relation
+from stateshift.storage.protocol import Storage
+from stateshift.survey import EmbeddedPath, Endpoint, FileInfo, Finding
 
 REPLAYABLE: Mapping[str, bool | None] = {
     "file": True, "kafka": True, "rate": True, "rate-micro-batch": True, "delta": True,
@@ -59,6 +62,32 @@ def endpoints_of(reading: Reading, source_files: list[str], offsets: tuple[Sourc
             for path in sorted(logs.get(index, [])):
                 embedded += _places(reading, path)
     return Endpoints(tuple(endpoints), tuple(embedded))
+
+
+def misplaced(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, ...]:
+    """A file sink's output that was brought somewhere without its log being rewritten: what the log names is elsewhere,
+    and readers, who go by the log, see none of what is here."""
+    logs = [file.path for file in files if is_sink_log(file.path)]
+    compacted = max((_number(path) for path in logs if path.endswith(".compact")), default=0)
+    for path in sorted((path for path in logs if _number(path) >= compacted), key=_number):
+        try:
+            for entry in source_log.decode_source_log(storage.chunks(path)):
+                folder = decode_location(entry.path.rsplit("/", 1)[0])
+                if relation(folder, storage.location) not in ("same", "inside"):
+                    message = f"{path} still names {folder}, not {storage.location}: readers would silently see nothing"
+                    return (Finding("refuse", message, hint=_REWRITE, path=path, offset=entry.offset),)
+        except FormatError as error:
+            message = f"{path} is damaged: {error.fact}"
+            return (Finding("refuse", message, hint=_REWRITE, path=path, offset=error.offset),)
+    return ()
+
+
+_REWRITE = 'clear that place and let this run bring the data over ("copy": true): it rewrites the log'
+
+
+def _number(path: str) -> int:
+    stem = path.rsplit("/", 1)[-1].removesuffix(".compact")
+    return int(stem) if stem.isdecimal() else -1
 
 
 def written_by(settings: Mapping[str, str], operator_metadata: bool) -> str | None:

@@ -189,7 +189,8 @@ def _of_places(job: JobSpec, facts: Facts) -> Iterator[Finding]:
                 yield Finding(
                     "refuse",
                     f"{embedded.file} names {embedded.path}, which is not in {survey.location}: it cannot be rewritten",
-                    hint="this checkpoint was copied by hand before; move it from where it was made",
+                    hint=f"this checkpoint was copied by hand before: move it from where it was made; or it is the same "
+                    f"place by another name: make checkpoint_location begin as {embedded.path} does",
                     path=embedded.file,
                 )
         for log, found in sorted(lost.items()):
@@ -222,6 +223,7 @@ def _of_data(job: JobSpec, facts: Facts) -> Iterator[Finding]:
                 f'nothing is at {data.target}, where the data is said to be already ("copy": false)',
                 hint='move it there first, or say "copy": true',
             )
+        yield from there.findings
         if not data.copy and logs and not moved:
             yield Finding(
                 "refuse",

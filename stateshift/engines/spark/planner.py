@@ -248,7 +248,8 @@ def _index_step(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
     content = encode_index(names)
     held = facts.source.names if job.target is None else None
     if held != names:
-        yield WriteFile.of("publish/index", location, INDEX, content)
+        replaces = encode_index(held).decode() if held else None
+        yield WriteFile.of("publish/index", location, INDEX, content, replaces)
 
 
 def _start_phases(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Phase, ...]:

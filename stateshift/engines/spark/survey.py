@@ -23,9 +23,10 @@ from stateshift.survey import FileInfo, Finding, Image, Survey
 TOP = ("offsets/", "commits/", "state/", "sources/")
 
 
-def survey(storage: Storage, thorough: bool = False) -> Survey:
-    """Everything at the storage's location. `thorough` looks into the zips of every epoch, not only of the last."""
-    files = tuple(sorted(file for file in storage.list() if not is_temporary(file.path)))
+def survey(storage: Storage, thorough: bool = False, until: int | None = None) -> Survey:
+    """Everything at the storage's location. `thorough` looks into the zips of every epoch, not only of the last.
+    With `until`, as if the batch of that number had been the last: the logs of later ones are not seen."""
+    files = tuple(sorted(f for f in storage.list() if not is_temporary(f.path) and not _is_later(f.path, until)))
     names, findings = _names(storage, files)
     prefixes = _images(files)
     findings += _mixed(storage, prefixes)
@@ -38,7 +39,8 @@ def survey(storage: Storage, thorough: bool = False) -> Survey:
     kind = "workflow" if images and prefixes != [""] else "checkpoint" if images else _other(files)
     if not files and storage.stat("") is not None:
         kind = "foreign"
-        findings.append(Finding("refuse", f"{storage.location} is a file, not a directory"))
+        where = f"stateshift inspect {quote(storage.location)}"
+        findings.append(Finding("refuse", f"{storage.location} is a file, not a directory", hint=where))
     return Survey(
         location=storage.location,
         engine="spark" if images else None,
@@ -54,6 +56,16 @@ def is_temporary(path: str) -> bool:
     """Leftovers of writers: Spark's own `.name.uuid.tmp` and ours."""
     name = path.rsplit("/", 1)[-1]
     return name.startswith(TEMPORARY) or (name.startswith(".") and name.endswith(".tmp"))
+
+
+def _is_later(path: str, until: int | None) -> bool:
+    """Whether this is the log of a batch after `until`, here or in a checkpoint of a workflow."""
+    if until is None:
+        return False
+    place = classify(path)
+    if place.area not in ("offsets", "commits"):
+        place = classify(path.partition("/")[2])
+    return place.area in ("offsets", "commits") and (place.version or 0) > until
 
 
 def _surveyed(storage: Storage, files: tuple[FileInfo, ...], prefix: str, thorough: bool) -> Iterator[Image]:

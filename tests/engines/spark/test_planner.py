@@ -240,15 +240,16 @@ def test_an_empty_merge_directory_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "above"),
+    ("first", "second", "root"),
     [
         ("file:///a/b", "file:///a/c", "file:///a"),
         ("file:///a", "file:///b", "file:///"),
+        ("file:///a/bc", "file:///a/b", "file:///a"),
         ("hdfs://nn/a/x", "hdfs://nn/b/y/z", "hdfs://nn"),
     ],
 )
-def test_the_deepest_place_lies_above_both(first: str, second: str, above: str) -> None:
-    assert layout.deepest_above((first, second)) == above
+def test_the_deepest_place_above_both_is_found_by_whole_names(first: str, second: str, root: str) -> None:
+    assert layout.deepest_above((first, second)) == root
 
 
 # ---- names

@@ -1,0 +1,90 @@
+"""Sources, as far as a checkpoint tells."""
+
+from __future__ import annotations
+
+import pytest
+
+from stateshift.engines.spark import survey
+from stateshift.survey import EmbeddedPath, Image
+from tests.support.checkpoints import Checkpoint
+from tests.support.ground import surveyed
+
+
+def image_of(checkpoint: Checkpoint, left_out: str | None = None, **more: bytes) -> Image:
+    from stateshift.storage.memory import MemoryDisk
+    from tests.support.checkpoints import put
+
+    storage = MemoryDisk().open("file:///c")
+    for path, content in {**checkpoint.files(), **more}.items():
+        if path != left_out:
+            put(storage, path, content)
+    (image,) = survey.survey(storage).images
+    return image
+
+
+HEADER = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{"spark.sql.shuffle.partitions":"2"}}\n'
+
+
+@pytest.mark.parametrize(
+    ("offset", "log", "kind", "replayable"),
+    [
+        (b'{"topic":{"0":123}}', b"", "kafka", True),
+        (b"5", b"v1\n1795179852328", "rate", True),
+        (b"5", b"", "memory or socket", False),
+        (b'{"offset":10,"timestamp":2000}', b"", "rate-micro-batch", True),
+        (b'{"sourceVersion":1,"reservoirId":"a","reservoirVersion":3,"index":0,"isStartingVersion":false}', b"",
+         "delta", True),
+        (b'{"something":"else"}', b"", "unknown", None),
+        (b"-", b"", "unknown", None),
+        (b"plain words", b"", "unknown", None),
+    ],
+)  # fmt: skip
+def test_a_source_is_known_by_the_shape_of_its_offset(
+    offset: bytes, log: bytes, kind: str, replayable: bool | None
+) -> None:
+    more = {"offsets/2": HEADER + offset, **({"sources/0/0": log} if log else {})}
+    (endpoint,) = image_of(Checkpoint(), **more).endpoints
+    assert (endpoint.kind, endpoint.replayable) == (kind, replayable)
+
+
+def test_a_file_sources_places_are_decoded_and_counted_per_log() -> None:
+    image = image_of(Checkpoint(inputs="hdfs://nn/in%20%25%20é"))
+    assert image.endpoints[0].kind == "file"
+    assert image.embedded == tuple(
+        EmbeddedPath(f"sources/0/{batch}", "hdfs://nn/in % é", 1, "source") for batch in range(3)
+    )
+
+
+def test_a_hole_in_a_source_log_is_refused_and_no_epoch_works() -> None:
+    image = image_of(Checkpoint(batches=4, inputs="file:///in"), left_out="sources/0/1")
+    assert [f.message for f in image.findings] == ["sources/0/1 is missing: the source's log has to reach 3"]
+    assert image.epochs == ()
+
+
+def test_a_compaction_stands_for_all_that_came_before_it() -> None:
+    files = Checkpoint(batches=4, inputs="file:///in").files()
+    compact = files["sources/0/0"] + b"".join(b"\n" + files[f"sources/0/{n}"].split(b"\n")[1] for n in (1, 2))
+    image = image_of(Checkpoint(batches=4), **{
+        **{path: content for path, content in files.items() if path[:8] not in ("sources/",)},
+        "sources/0/2.compact": compact, "sources/0/3": files["sources/0/3"],
+    })  # fmt: skip
+    assert not image.findings
+    assert image.embedded[0] == EmbeddedPath("sources/0/2.compact", "file:///in", 3, "source")
+
+
+def test_a_missing_sources_folder_is_refused() -> None:
+    files = Checkpoint(inputs="file:///in").files()
+    logs = [path for path in files if path.startswith("sources/")]
+    assert logs
+    image = image_of(Checkpoint(), **{path: files[path] for path in files if path not in logs})
+    assert "sources/0/0 is missing" in image.findings[0].message
+
+
+def test_a_damaged_source_log_is_named() -> None:
+    image = image_of(Checkpoint(inputs="file:///in"), **{"sources/0/1": b'v1\n{"path":"file:///in/f1'})
+    assert "sources/0/1 is damaged" in image.findings[0].message
+
+
+def test_the_settings_tell_the_oldest_spark_that_wrote_them() -> None:
+    (image,) = surveyed(Checkpoint()).images
+    assert image.written_by == "3.5 or later"

@@ -1,0 +1,183 @@
+"""What is moved in these tests, on a real disk: a directory that is put back as it was before each run.
+
+    ROOT/
+      flow/aggregate, flow/…     the source: a workflow of two queries, one reading files
+      north/join                 joined to it by a merge (renamed into flow)
+      input/                     what the query reads: moves along, its names in the source log are rewritten
+      cluster/                   the cluster's own log (see cluster.sh): a job runs on the source
+      there/, there-input/       the target
+      workdir/                   the run's
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stateshift import migration, plain
+from stateshift.clusters.opening import open_cluster
+from stateshift.migration import Doors, Proposal
+from stateshift.spec import Spec, parse_spec
+from stateshift.storage.local import LocalStorage
+from stateshift.storage.opening import open_storage
+from stateshift.storage.wrappers import Retrying
+from stateshift.workdir import Workdir
+from tests.kill.moments import Doomed, DoomedCluster, DoomedWorkdir, Moments
+from tests.support.checkpoints import Checkpoint
+
+RUN = "the-run"
+SCRIPT = Path(__file__).with_name("cluster.sh")
+OURS = ("workdir", "cluster")  # what is looked at by other means than as a tree
+
+Tree = Mapping[str, bytes | None]
+
+
+class HastyClock:
+    """The real time, and short waits."""
+
+    def now(self) -> float:
+        import time
+
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        import time
+
+        time.sleep(min(seconds, 0.01))
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`root` as it is now, `pristine` as it was before the run, and what is asked for."""
+
+    root: Path
+    pristine: Path
+    spec: Spec
+    proposal: Proposal = field(repr=False)
+
+    @property
+    def workdir(self) -> str:
+        return str(self.root / "workdir")
+
+    def restore(self) -> None:
+        shutil.rmtree(self.root)
+        shutil.copytree(self.pristine, self.root)
+
+    def doors(self, moments: Moments) -> Doors:
+        clock = HastyClock()
+        return Doors(
+            open_storage=lambda location: Doomed(Retrying(open_storage(location), clock), moments),
+            open_cluster=lambda spec, workdir: DoomedCluster(open_cluster(spec, str(workdir.path)), moments),
+            clock=clock,
+        )
+
+    def open_workdir(self, moments: Moments) -> Workdir:
+        return DoomedWorkdir(self.workdir, moments)
+
+    def kill_in_submit(self, where: str, pid: int) -> None:
+        (self.root / "cluster" / "kill").write_text(f"{where} {pid}\n")
+
+    def events(self) -> list[tuple[str, str, str]]:
+        """What the cluster itself has seen: (verb, tag, location)."""
+        log = self.root / "cluster" / "log"
+        if not log.exists():
+            return []
+        return [tuple(line.split("|", 2)) for line in log.read_text().splitlines()]  # type: ignore[misc]
+
+    def submitted(self, directory: str) -> int:
+        return sum(verb == "submit" and where.endswith(f"/{directory}") for verb, _, where in self.events())
+
+    def alive(self, directory: str) -> int:
+        """How many jobs run on a location now."""
+        running: dict[str, bool] = {}
+        for verb, tag, where in self.events():
+            if where.endswith(f"/{directory}"):
+                running = {**running, tag: True} if verb == "submit" else {t: tag not in ("", t) for t in running}
+        return sum(running.values())
+
+
+def tree(root: Path, without: tuple[str, ...] = OURS) -> dict[str, bytes | None]:
+    """Everything below: content by path, None for a directory; temporary files and locks as well."""
+    found: dict[str, bytes | None] = {}
+    for folder, folders, files in os.walk(root):
+        below = os.path.relpath(folder, root)
+        if below == ".":
+            folders[:] = [name for name in folders if name not in without]
+        found.update({os.path.normpath(f"{below}/{name}"): None for name in folders})
+        found.update({os.path.normpath(f"{below}/{name}"): Path(folder, name).read_bytes() for name in files})
+    return found
+
+
+@contextmanager
+def scenario(full: bool, parallel: int = 1) -> Iterator[Scenario]:
+    """`full`: with everything; else one checkpoint and no cluster."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="stateshift kill ", dir=memory) as place:
+        root, pristine = Path(place) / "now", Path(place) / "pristine"
+        root.mkdir()
+        wanted = _full(root) if full else _plain(root)
+        spec = parse_spec(plain.canonical({**wanted, "version": 1, "engine": "spark", "parallel": parallel}))
+        nobody = Scenario(root, pristine, spec, Proposal(spec, ()))
+        proposal = migration.propose(spec, nobody.doors(Moments()), Workdir(root / "workdir"))
+        assert not proposal.refusals, proposal.refusals
+        shutil.rmtree(root / "workdir", ignore_errors=True)
+        os.rename(root, pristine)
+        shutil.copytree(pristine, root)
+        yield Scenario(root, pristine, spec, proposal)
+
+
+def _full(root: Path) -> dict[str, object]:
+    given = root / "input"
+    given.mkdir()
+    for number in range(2):
+        (given / f"f{number}.json").write_text(f'{{"n": {number}}}\n' * (4000 if number else 1))
+        os.utime(given / f"f{number}.json", (1_700_000_000 + number, 1_700_000_000 + number))
+    reads = Checkpoint(batches=2, shards=2, keys=2, inputs=f"file://{given}")
+    reads.write(LocalStorage(str(root / "flow" / "aggregate")))
+    joins = Checkpoint(batches=3, shards=1, keys=2, planned=True, snapshots=(2,), query="another-query")
+    joins.write(LocalStorage(str(root / "north" / "join")))
+    (root / "cluster").mkdir()
+    (root / "cluster" / "log").write_text(f"submit|by-hand|file://{root}/flow\n")
+    script = f"sh '{SCRIPT}'"
+    cluster = {
+        "kind": "command",
+        **{verb: f"{script} {verb}" for verb in ("find", "submit", "stop")},
+        "environment": {"CLUSTER": str(root / "cluster")},
+        "seconds_max": 20,
+    }
+    job = {
+        "name": "orders",
+        "checkpoint_location": str(root / "flow"),
+        "merge_jobs": [str(root / "north")],
+        "remote_location": str(root / "there"),
+        "operators": [
+            {"name": "Aggregate (5)", "directory": "aggregate"},
+            {"name": "Join", "directory": "join"},
+        ],
+        "data": [{"source": str(given), "target": str(root / "there-input")}],
+        "source_cluster": "ours",
+        "target_cluster": "ours",
+        "source_submit": {},
+        "submit": {
+            "environment": {"WRITES": "aggregate/offsets/2 aggregate/commits/2 join/commits/3"},
+            "seconds_max": 20,
+        },
+        "verify": "entries",
+    }
+    return {"clusters": {"ours": cluster}, "jobs": [job]}
+
+
+def _plain(root: Path) -> dict[str, object]:
+    Checkpoint(batches=3, shards=2, keys=2, planned=True, snapshots=(2,)).write(LocalStorage(str(root / "flow")))
+    job = {
+        "name": "orders",
+        "checkpoint_location": str(root / "flow"),
+        "remote_location": str(root / "there"),
+        "verify": "digests",
+    }
+    return {"jobs": [job]}
