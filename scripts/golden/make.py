@@ -51,6 +51,7 @@ STATE = f"{PREFIX}stateStore."
 ROCKSDB = {f"{STATE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"}
 CHANGELOG = {**ROCKSDB, f"{STATE}rocksdb.changelogCheckpointing.enabled": "true"}
 LATEST = CHANGELOG if VERSION >= (3, 5) else ROCKSDB
+FEW_ZIPS = {f"{STATE}minDeltasForSnapshot": "10"}  # where there are changelogs instead
 FORMAT_2 = {f"{STATE}checkpointFormatVersion": "2"}
 CHECKSUM = {f"{STATE}rowChecksum.enabled": "true"}
 JOIN, AGGREGATION = f"{PREFIX}join.stateFormatVersion", f"{PREFIX}aggregation.stateFormatVersion"
@@ -99,10 +100,10 @@ CASES = {
     "window-rocksdb-format2": Case(q.windowed, {**CHANGELOG, **FORMAT_2}, since=(4, 0)),
     "join-hdfs": Case(q.joined, {}, JOIN_STORES),
     "join-hdfs-v1": Case(q.matched, {JOIN: "1"}, JOIN_STORES, until=(4, 0)),
-    "join-rocksdb": Case(q.evicting, LATEST, JOIN_STORES),
+    "join-rocksdb": Case(q.evicting, {**LATEST, **FEW_ZIPS}, JOIN_STORES),
     "join-hdfs-checksum": Case(q.evicting, CHECKSUM, JOIN_STORES, (4, 3)),
     "join-rocksdb-v3": Case(q.joined, {**CHANGELOG, JOIN: "3"}, JOIN_STORES, (4, 1)),
-    "join-rocksdb-v4": Case(q.joined, {**CHANGELOG, JOIN: "4"}, JOIN_4_STORES, (4, 2)),
+    "join-rocksdb-v4": Case(q.joined, {**CHANGELOG, JOIN: "4"}, JOIN_4_STORES, (4, 3)),
     "join-rocksdb-v3-checksum": Case(q.evicting, {**CHANGELOG, **CHECKSUM, JOIN: "3"}, JOIN_STORES, (4, 3)),
     "join-rocksdb-v4-checksum": Case(q.evicting, {**CHANGELOG, **CHECKSUM, JOIN: "4"}, JOIN_4_STORES, (4, 3)),
     "session-hdfs": Case(q.sessions),
@@ -122,7 +123,9 @@ CASES = {
     "limit-rocksdb": Case(q.limited, LATEST),
     "total-hdfs": Case(q.total, mode="update"),
     "total-rocksdb": Case(q.total, LATEST, mode="update"),
-    "chained-rocksdb": Case(q.chained, CHANGELOG, [(str(number), "default") for number in range(3)], (4, 0)),
+    "chained-rocksdb": Case(
+        q.chained, {**CHANGELOG, **FEW_ZIPS}, [(str(number), "default") for number in range(3)], (4, 0)
+    ),
     "tws-timers": Case(q.tws_event, CHANGELOG, [], (4, 0), "update", 0, {**VARIABLES, "": "timers"}),
     "tws-ttl": Case(q.tws_ttl, CHANGELOG, [], (4, 0), "update", 3, VARIABLES),
     "rate": Case(q.rates, mode="update", stops=2),

@@ -70,13 +70,15 @@ def collected(spark: SparkSession, source: DataFrame) -> DataFrame:
 
 
 def exotic(spark: SparkSession, source: DataFrame) -> DataFrame:
-    """Intervals and strings with a collation in keys, a variant and wide decimals in values (4.0 and later)."""
+    """Intervals in keys; a string with a collation (no key may have one), a variant and a wide decimal in values
+    (4.0 and later)."""
     keys = source.selectExpr(
         "make_ym_interval(0, id % 5 - 2) AS months", "make_dt_interval(0, 0, id % 3 - 1, 0.5) AS span",
-        "collate(word, 'UNICODE') AS word", "parse_json(concat('{\"n\":', id, '}')) AS doc",
+        "collate(word, 'UNICODE_CI') AS word", "parse_json(concat('{\"n\":', id, '}')) AS doc",
         "CAST(id AS DECIMAL(38, 2)) AS d",
     )  # fmt: skip
-    return keys.groupBy("months", "span", "word").agg(f.first("doc").alias("doc"), f.sum("d").alias("d"))
+    values = [f.first("doc").alias("doc"), f.first("word").alias("word"), f.sum("d").alias("d")]
+    return keys.groupBy("months", "span").agg(*values)
 
 
 def total(spark: SparkSession, source: DataFrame) -> DataFrame:
