@@ -83,6 +83,34 @@ def record(entry):
     return Record(entry.key, entry.value)
 
 
+@pytest.mark.row("IS-12")
+def test_what_spark_keeps_twice_agrees(case):
+    """Indexes, counts and timers that its reader does not show."""
+    found = {(operator, store.removeprefix("default/")): rows for (operator, store), rows in typed(case).items()}
+    for (operator, store), rows in found.items():
+        if store.endswith("-keyToNumValues"):
+            values = found.get((operator, store.replace("keyToNumValues", "keyWithIndexToValue")), [])
+            expected = [[shard, [*key, index]] for shard, key, (count,) in rows for index in range(count)]
+            assert sorted(expected, key=repr) == sorted((row[:2] for row in values), key=repr)
+        elif store.endswith("-tsWithKey"):
+            values = found[operator, store.replace("tsWithKey", "keyWithTsToValues")]
+            assert counted(rows) == counted(values)
+        elif store.endswith("_timestampToKey"):
+            keyed = found[operator, store.replace("timestampToKey", "keyToTimestamp")]
+            assert sorted([s, [key, at], v] for s, (at, key), v in rows) == sorted(keyed)
+        elif store.startswith(("$rowCounter_", "$count_")):
+            values = found[operator, store.partition("_")[2]]
+            assert {repr(key): n for _, key, (n,) in rows} == {repr(key): len(value) for _, key, value in values}
+        elif store.startswith("$min_"):
+            values = found[operator, store.removeprefix("$min_")]
+            soonest = {repr(key): min(at for _, at in value) for _, key, value in values}
+            assert {repr(key): at for _, key, (at,) in rows} == soonest
+
+
+def counted(rows):
+    return sorted((repr(key), shard, len(value)) for shard, key, value in rows)
+
+
 def opened(case):
     storage = open_storage(str(case / "checkpoint"))
     (image,) = survey(storage).images
