@@ -8,9 +8,9 @@
     000004.log   (crc32c u32LE, masked | size u16LE | type u8, 1 whole | sequence u64LE | count u32LE)*
 
 Source: Spark, RocksDBFileManager (saveCheckpointToDfs, RocksDBCheckpointMetadata); RocksDB, db/log_format.h,
-WriteBatch. Nothing waits in a write-ahead log: from 3.5 on it is off and its file empty, 3.3 and 3.4 flush it with every
-version, and what is left are batches of no writes, from commits that changed nothing. A zip whose log holds any other
-is refused, for its writes would be missed.
+WriteBatch. Nothing waits in a write-ahead log: from 3.5 on it is off and its file empty, 3.3 and 3.4 flush it with
+every version, and what is left are batches of no writes, from commits that changed nothing. A zip whose log holds any
+other is refused, for its writes would be missed.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ class Table:
 @dataclass(frozen=True, slots=True)
 class RocksDBSnapshot:
     """What a version consists of. `families` maps column family names to their ids, empty where none are used;
-    `text` is the JSON as it was, `format` the number in the line before it: Spark 4.0 writes, and expects, that of its
-    state checkpoint format there (RocksDBCheckpointMetadata.VERSION), 1 or 2 for the same content; all others 1."""
+    `text` is the JSON as it was, `format` the number in the line before it: 1, but 4.0 writes that of its state
+    checkpoint format, and refuses any other (RocksDBCheckpointMetadata.VERSION). 4.1 refuses 2 for the same content,
+    4.3 goes back to an older snapshot then, if the changelogs reach that far."""
 
     tables: tuple[Table, ...]
     keys: int
