@@ -11,7 +11,7 @@ from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image
 
 
-def decoded_whole(storage: Storage, image: Image) -> Iterator[Finding]:
+def findings(storage: Storage, survey: object, image: Image) -> Iterator[Finding]:
     """A refusal for every shard that does not decode, and for every checksum that its file does not match."""
     for shard in image.shards:
         try:
