@@ -1,6 +1,6 @@
 """Everything a restart needs, read to its end: what a listing cannot tell. Reads only.
 
-    every needed file       decodes
+    every needed file       decodes; of a zip all members, RocksDB's own files too
     every row               lies inside its bounds, by its store's schema                        rowcheck
     every key               lies in the shard that its hash gives it                             rowcheck
     a join's indexes        are as many as its counts say, without a gap                         joins
@@ -13,6 +13,9 @@ batch does not work, `works` tells which earlier ones do.
 
 from __future__ import annotations
 
+import io
+import zipfile
+import zlib
 from collections.abc import Collection, Iterator
 from itertools import groupby, islice
 
@@ -40,7 +43,7 @@ Place = tuple[str, int]
 def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
     """What is wrong with the image at its epoch, beyond what its survey has said."""
     told = {finding.path for finding in image.findings if finding.level == "refuse"}
-    for finding in (*_logs(storage, image), *_state(storage, image), *sidecars.findings(storage, survey, image)):
+    for finding in _read(storage, survey, image):
         if finding.path is None or finding.path not in told:
             yield finding
     yield from sidecars.orphans(storage, survey, image)
@@ -59,9 +62,15 @@ def _works(storage: Storage, path: str, epoch: int, suspects: set[Place]) -> boo
     image = next((image for image in survey.images if image.path == path and image.epoch == epoch), None)
     if image is None or image.epoch not in image.epochs:
         return False
-    found = (f for part in (_logs(storage, image), _state(storage, image, suspects),
-                            sidecars.findings(storage, survey, image)) for f in part)  # fmt: skip
-    return not any(finding.level == "refuse" for finding in found)
+    return not any(finding.level == "refuse" for finding in _read(storage, survey, image, suspects))
+
+
+def _read(storage: Storage, survey: Survey, image: Image, first: Collection[Place] = ()) -> Iterator[Finding]:
+    """Everything the image needs at its epoch; shards of the `first` places before all others."""
+    yield from _logs(storage, image)
+    yield from _archives(storage, image)
+    yield from _state(storage, image, first)
+    yield from sidecars.findings(storage, survey, image)
 
 
 def _place_of(image: Image, path: str | None) -> Iterator[Place]:
@@ -82,6 +91,21 @@ def _logs(storage: Storage, image: Image) -> Iterator[Finding]:
             yield _damaged(path, error)
         except MissingFile as error:
             yield Finding("refuse", f"{error.fact}: a restart reads it", path=path)
+
+
+def _archives(storage: Storage, image: Image) -> Iterator[Finding]:
+    """Zips whole: of theirs we decode the metadata alone, but Spark hands RocksDB all the rest."""
+    for path in image.needed:
+        if path.endswith(".zip"):
+            try:
+                with zipfile.ZipFile(io.BytesIO(storage.read(path, sidecars.ZIP_MAX))) as archive:
+                    bad = archive.testzip()
+                if bad is not None:
+                    yield Finding("refuse", f"{path} is damaged: {bad} in it does not have its checksum", path=path)
+            except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
+                yield Finding("refuse", f"{path} is damaged: {error}", path=path)
+            except MissingFile:
+                continue  # said already
 
 
 def _state(storage: Storage, image: Image, first: Collection[Place] = ()) -> Iterator[Finding]:
