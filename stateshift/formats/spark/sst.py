@@ -26,7 +26,7 @@ import xxhash
 
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.spark import snappy_java
-from stateshift.formats.spark.crc import crc32c
+from stateshift.formats.spark.crc import crc32c, masked_crc32c
 
 PUT, MERGE = 1, 2
 DELETES = (0, 7)
@@ -206,11 +206,6 @@ def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
     raise FormatError(f"{_WHAT}: a number that does not end", None, min(position, end))
 
 
-def _masked_crc32c(data: bytes, last: int) -> int:
-    value = crc32c(bytes((last,)), crc32c(data))
-    return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
 def _xxh3(data: bytes, last: int) -> int:
     """XXH3 leaves the last byte out and mixes it in afterwards (format.cc, ModifyChecksumForLastByte)."""
     return (xxhash.xxh3_64_intdigest(data) ^ last * 0x6B9083D9) & 0xFFFFFFFF
@@ -218,7 +213,7 @@ def _xxh3(data: bytes, last: int) -> int:
 
 _CHECKSUMS: dict[int, Callable[[bytes, int], int] | None] = {
     0: None,
-    1: _masked_crc32c,
+    1: lambda data, last: masked_crc32c(bytes((last,)), crc32c(data)),
     2: lambda data, last: xxhash.xxh32_intdigest(data + bytes((last,))),
     3: lambda data, last: xxhash.xxh64_intdigest(data + bytes((last,))) & 0xFFFFFFFF,
     4: _xxh3,
