@@ -101,7 +101,7 @@ def test_entries_have_no_shard(shards):
 
 def test_an_entry_that_one_image_holds_twice_is_a_difference():
     files = contents(NEWEST["window-hdfs"])
-    again = list(decode_delta([files["state/0/0/6.snapshot"]]))[0]
+    again = next(decode_delta([files["state/0/0/6.snapshot"]]))
     twice = [*decode_delta([files["state/0/1/6.snapshot"]]), again]
     files["state/0/1/6.snapshot"] = b"".join(encode_delta(twice))
     assert counts(difference(both("window-hdfs", files))) == {"default": (1, 0, 0, 10)}

@@ -5,6 +5,7 @@
     every key               lies in the shard that its hash gives it                             rowcheck
     a join's indexes        are as many as its counts say, without a gap                         joins
     every checksum          of either kind fits the file beside it                               sidecars
+    a snapshot              is what the changes before it come to, where they are still there    snapshots
     every SST               is named by some snapshot; those that are not are counted (a note)   sidecars
 
 A finding names the file and where in it; offsets in state files are those of the decompressed bytes. Where the newest
@@ -19,7 +20,7 @@ import zlib
 from collections.abc import Collection, Iterator
 from itertools import groupby, islice
 
-from stateshift.engines.spark import decoding, sidecars
+from stateshift.engines.spark import decoding, sidecars, snapshots
 from stateshift.engines.spark.entries import entries
 from stateshift.engines.spark.joins import Join
 from stateshift.engines.spark.rowcheck import RowCheck
@@ -46,6 +47,7 @@ def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding
     for finding in _read(storage, survey, image):
         if finding.path is None or finding.path not in told:
             yield finding
+    yield from snapshots.findings(storage, survey, image)
     yield from sidecars.orphans(storage, survey, image)
 
 

@@ -47,6 +47,9 @@ class Encoder:
     columns: tuple[int, ...] = ()
 
 
+PLAIN = Encoder("plain")
+
+
 def encoder_of(spec: str) -> Encoder:
     """From the JSON that a schema file of version 3 keeps with each store."""
     try:
@@ -104,7 +107,8 @@ def _row(content: bytes, columns: StructType, encoder: Encoder) -> Row:
 def _prefix(content: bytes, columns: StructType, encoder: Encoder) -> Row:
     first, rest = _halves(content)
     count = len(encoder.columns)
-    return (*decode_row(first, _some(columns, slice(count))), *decode_row(bare(rest), _some(columns, slice(count, None))))
+    others = _some(columns, slice(count, None))
+    return (*decode_row(first, _some(columns, slice(count))), *decode_row(bare(rest), others))
 
 
 def _range(content: bytes, columns: StructType, encoder: Encoder) -> Row:
