@@ -60,8 +60,8 @@ def _compared(storage: Storage, image: Image, shard: ShardFiles, older: tuple[st
     if differing or held:
         yield Finding(
             "warn",
-            f"{own[0]} is not what the changes before it come to: {differing + len(held)} entries differ, and a restart "
-            "takes those of the snapshot",
+            f"{own[0]} is not what the changes before it come to: {differing + len(held)} entries differ, and a "
+            "restart takes those of the snapshot",
             hint=f"the other state is that of the files up to {older[-1]}",
             path=own[0],
         )

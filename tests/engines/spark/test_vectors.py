@@ -6,7 +6,7 @@ import struct
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.engines.spark.columns import array, arrow_type
@@ -95,6 +95,7 @@ NESTED = struct.pack("<QqII", 0, 7, 3, 24) + b"abc\0\0\0\0\0"
 SOUND = struct.pack("<QqIIII", 0, 5, len(NESTED), 32, 5, 64) + NESTED + b"bytes\0\0\0"
 
 
+@settings(deadline=None, max_examples=300)
 @given(st.lists(st.tuples(st.integers(0, len(SOUND) - 1), st.integers(0, 7)), max_size=4), st.booleans())
 def test_whatever_bits_are_flipped_both_decoders_say_the_same(flips, other_first):
     flipped = bytearray(SOUND)
