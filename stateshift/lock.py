@@ -39,6 +39,19 @@ def take(parent: Storage, name: str, run: str, workdir: str, host: str) -> None:
     return None
 
 
+def refuse_source(parent: Storage, name: str, run: str) -> None:
+    """Refuse to move on from a place that another run is still bringing an image to, or taking one back from."""
+    path = name + LOCK_SUFFIX
+    holder = _holder(parent, path)
+    if holder is not None and holder.get("run") != run:
+        where = holder.get("workdir", "?")
+        raise JournalError(
+            f"the source {parent.location.rstrip('/')}/{name} is the target of run {holder.get('run', '?')}, which has "
+            f"not ended (workdir {where} on {holder.get('host', '?')})",
+            hint=f"let it finish first: stateshift resume {quote(where)}",
+        )
+
+
 def release(parent: Storage, name: str, run: str) -> None:
     """Let go of the lock if it is ours."""
     path = name + LOCK_SUFFIX

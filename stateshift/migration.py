@@ -41,6 +41,7 @@ from stateshift.journal import (
 from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.report import Report, summarize
 from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
+from stateshift.step.jobs import tag_of
 from stateshift.storage import locations
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
@@ -255,6 +256,8 @@ def rollback(workdir: Workdir, doors: Doors, discard_progress: bool = False) -> 
                 return run.ended()
             case "rolling-back":
                 return run.back()
+        run.refuse_to_take_from_another_run()
+        run.refuse_to_take_from_another_job()
         if not discard_progress:
             run.refuse_to_lose_progress()
         journal.append(RollbackStarted(doors.clock.now()))
@@ -434,6 +437,7 @@ class _Run:
 
     def back(self) -> Report:
         try:
+            self.refuse_to_take_from_another_run()  # also when this goes on: it may have been moved on in between
             for adopted in reversed(self.journal.progress.plans):
                 if not adopted.undone:
                     self._lock(self._job(adopted.job))  # ours still; or again, where the run had finished
@@ -446,6 +450,34 @@ class _Run:
             self._fail(error)
             raise
         return self._report()
+
+    def refuse_to_take_from_another_run(self) -> None:
+        """A job that was moved on from the target since: to take this run back would pull its source away from under
+        that run, and start the old job beside the new one."""
+        for adopted in self.journal.progress.plans:
+            plan = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
+            if adopted.undone or not adopted.steps or plan.purpose != "move" or plan.target == plan.source:
+                continue
+            owner = self.world.fence(plan.target)
+            if owner not in (None, self.world.run):
+                raise PlanError(
+                    f"run {owner} has moved {adopted.job} on from {plan.target} since",
+                    hint="take that run back first: stateshift runs lists the workdirs",
+                )
+
+    def refuse_to_take_from_another_job(self) -> None:
+        """A job that runs on the target, and that somebody else has started there."""
+        for adopted in self.journal.progress.plans:
+            job = self._job(adopted.job)
+            submitted = any(s.phase == "submit" and s.state != "undone" for s in adopted.steps.values())
+            if submitted and job.mode == "move" and job.target_cluster is not None:
+                cluster, tag = self.world.cluster(job.target_cluster), tag_of(self.world, job.name)
+                request = StopRequest(job.name, job.destination)
+                if not cluster.find(tag).state.alive and cluster.find_source(request).state.alive:
+                    raise PlanError(
+                        f"{job.name} runs on {job.target_cluster}, and this run did not start it",
+                        hint=f"stop it, then: stateshift rollback {quote(str(self.workdir.path))}",
+                    )
 
     def refuse_to_lose_progress(self) -> None:
         """A run whose job has committed since, whoever started it: taking it back throws those batches away."""
@@ -481,14 +513,19 @@ class _Run:
         location = job.destination
         if location not in self.journal.progress.locks:
             self.journal.append(LockTaken(self.doors.clock.now(), location))
-        parent = self.doors.open_storage(locations.parent(location))
         path = str(self.workdir.path.absolute())
-        lock.take(parent, locations.name(location), self.world.run, path, self.doors.host)
+        lock.take(self._above(location), locations.name(location), self.world.run, path, self.doors.host)
+        if job.source != location:
+            lock.refuse_source(self._above(job.source), locations.name(job.source), self.world.run)
+
+    def _above(self, location: str) -> Storage:
+        """Where the lock on a location lies."""
+        return self.doors.open_storage(locations.parent(location))
 
     def _let_go(self, job: JobSpec) -> None:
         location = job.destination
         if location in self.journal.progress.locks:
-            lock.release(self.doors.open_storage(locations.parent(location)), locations.name(location), self.world.run)
+            lock.release(self._above(location), locations.name(location), self.world.run)
             self.journal.append(LockReleased(self.doors.clock.now(), location))
 
     def _fail(self, error: StateshiftError) -> None:
@@ -548,7 +585,12 @@ def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
         meter=doors.meter,
         stop=doors.stop,
         parallel=spec.parallel,
+        fence=lambda location: _fence(engine(spec.engine).survey(storage(location))),
     )
+
+
+def _fence(survey: Survey) -> str | None:
+    return next((image.fence for image in survey.images if image.fence is not None), None)
 
 
 def _refuse(plans: tuple[Plan, ...]) -> None:

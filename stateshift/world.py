@@ -4,6 +4,7 @@
     cluster(name)       where jobs run
     transforms          pure functions from source streams to target streams, by name
     entries             per engine: a shard's files, read as entries
+    fence               the run that has fenced an image off, if one has
     clock               time, so that tests need not wait
     meter               told of every file done, for whoever watches
     run                 the run's name: tags and fences carry it, so a second attempt knows the first
@@ -87,6 +88,7 @@ class World:
     meter: Meter = field(default_factory=Unwatched)
     stop: threading.Event = field(default_factory=threading.Event)
     parallel: int = 4
+    fence: Callable[[str], str | None] = lambda location: None
 
     def check_interrupted(self) -> None:
         """Steps call this between two writes: Ctrl-C finishes the current one and no more."""

@@ -93,6 +93,9 @@ class StopJob(_NoFiles):
             return []
         if self.restart is None:
             return [f"{self.job} is stopped: start it again from {self.location} (no source_submit in the spec)"]
+        owner = world.fence(self.location)
+        if owner is not None:
+            return [f"{self.job} is stopped, and not started again: run {owner} has moved it away from {self.location}"]
         tag = self._restart_tag(cluster, world)
         cluster.submit(
             Submission(tag, self.job, self.location, None, dict(self.restart), dict(self.restart_environment))
