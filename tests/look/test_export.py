@@ -47,11 +47,11 @@ def test_json_lines_hold_what_spark_itself_reads(case):
 @pytest.mark.parametrize("case", STATEFUL, ids=IDS)
 def test_every_store_as_a_table_holds_what_spark_itself_reads(case, suffix):
     disk = on_a_disk(case)
-    for store, rows in by_spark(case).items():
+    for (operator, store), rows in by_spark(case).items():
         if rows:
             if suffix == ".parquet":  # which has no structs without fields
                 rows = [[shard, key or None, value] for shard, key, value in rows]
-            assert from_arrow(table(disk, suffix, look.Wanted(store=store))) == {store: rows}
+            assert from_arrow(table(disk, suffix, look.Wanted(operator, store))) == {(operator, store): rows}
 
 
 def test_columns_have_the_types_that_spark_gave_them():

@@ -38,7 +38,7 @@ def rows_of(case):
             view = views.of(shard.operator, entry.store)
             strip = 0 if view.encoder.kind == "plain" else 1
             if view.encoder.kind in ("plain", "row") and view.known and not view.many:
-                keys, values = found.setdefault(entry.store, (view, [], []))[1:]
+                keys, values = found.setdefault((shard.operator, entry.store), (view, [], []))[1:]
                 keys.append(entry.key[strip:])
                 values.append(entry.value[strip:])
     for view, keys, values in found.values():
