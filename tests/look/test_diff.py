@@ -8,6 +8,7 @@ from stateshift import look
 from stateshift.formats.spark.offsets import PARTITIONS, decode_offsets, encode_offsets, with_conf
 from stateshift.formats.spark.state_files import Record, decode_delta, encode_delta
 from stateshift.look.piles import Piles
+from tests.formats.golden import CASES
 from tests.look.golden_images import HERE, NEWEST, contents, on_a_disk, write
 
 THERE = "file:///there/orders"
@@ -50,6 +51,24 @@ def test_the_same_state_is_equal_across_providers_codecs_and_formats(one, other)
     found = difference(both(one, other))
     assert found.equal, counts(found)
     assert sum(store.same for store in found.stores) > 0
+
+
+PAIRS = [
+    (case, case.with_name(case.name.replace("-hdfs", "-rocksdb")))
+    for case in CASES
+    if case.name in ("window-hdfs", "session-hdfs", "total-hdfs")
+]
+
+
+@pytest.mark.parametrize(
+    ("hdfs", "rocksdb"),
+    [pytest.param(a, b, id=f"{a.parent.name}/{a.name}") for a, b in PAIRS if b in CASES],
+)
+def test_both_providers_of_one_version_hold_the_same_state(hdfs, rocksdb):
+    """Keys of session windows are put together in another way by RocksDB, and are compared by their columns."""
+    disk = on_a_disk(rocksdb, THERE, on_a_disk(hdfs))
+    found = difference(disk)
+    assert found.equal and sum(store.same for store in found.stores) > 0
 
 
 def mutated(name="window-hdfs"):
