@@ -272,7 +272,7 @@ class Ground:
             assert outcome is None or (isinstance(outcome, Report) and outcome.state == state), outcome
             assert trouble is not None or self.disk.snapshot() == before, "there was nothing left to do"
         elif held:
-            assert isinstance(outcome, StateshiftError) and outcome.exit_code in (4, 8, 130) or outcome is None, outcome
+            assert (isinstance(outcome, StateshiftError) and outcome.exit_code in (4, 8, 130)) or outcome is None, outcome
         elif state != "rolling-back":
             self._expect_to_finish(run, outcome, trouble)
         return outcome

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from tests.simulation.ground import COUNTS, Ground, Kind, Mood, Run, Trouble
+from tests.simulation.ground import COUNTS, Ground, Mood, Run, Trouble
 
 STEPS = 5_000
 LEAST = {"plan": 300, "apply": 300, "resume": 300, "rollback": 300, "verify": 300, "kill": 500}
