@@ -91,8 +91,13 @@ class Export:
         if odd is not None:
             raise _several({odd.view.store, view.store})
         shared = ([row.operator for row in rows], [row.view.store for row in rows], [row.shard for row in rows])
-        keys, values = [_key(row) for row in rows], [_value(row) for row in rows]
         first = ([row.batch for row in rows], [row.change for row in rows]) if tables.changes else ()
+        keys = tables.together([row.key for row in rows], view.key)
+        if keys is None:
+            keys = tables.keys([_key(row) for row in rows])
+        values = None if view.many else tables.together([row.value for row in rows], view.value)
+        if values is None:
+            values = tables.values([_value(row) for row in rows])
         return tables.batch((*first, *shared), keys, values)
 
     def _only_view(self) -> StoreView:

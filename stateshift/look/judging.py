@@ -27,7 +27,8 @@ class Judgement:
 def restartable(
     location: str, opening: Callable[[str], Storage] = open_patiently, thorough: bool = False
 ) -> Judgement:
-    """Whether a job could restart from what is there. `thorough` also decodes every file of the state it needs."""
+    """Whether a job could restart from what is there. `thorough` also reads everything it needs to its end, and of
+    the earlier epochs names those that would do, if the newest does not."""
     storage = opening(location)
     survey = next((s for s in (e.survey(storage, True) for e in ENGINES.values()) if s.images), None)
     if survey is None:
@@ -35,6 +36,7 @@ def restartable(
                         hint=f"stateshift inspect {quote(location)}")  # fmt: skip
         return Judgement(False, None, (), (found,))
     findings = [*survey.findings, *(finding for image in survey.images for finding in image.findings)]
+    epochs = _epochs(survey.images)
     for image in survey.images:
         if image.fence is not None:
             findings.append(Finding("refuse", f"{image.path or location} is fenced by run {image.fence}: a job that "
@@ -42,10 +44,13 @@ def restartable(
         if image.epoch is None:
             findings.append(Finding("refuse", f"{image.path or location} has not committed a batch"))
         if thorough:
-            findings += deep.findings(storage, survey, image)
+            found_deep = tuple(deep.findings(storage, survey, image))
+            findings += found_deep
+            if epochs and any(finding.level == "refuse" for finding in (*image.findings, *found_deep)):
+                epochs = deep.works(storage, image, found_deep)
     whole = all(i.epoch is not None and i.epoch in i.epochs for i in survey.images)
     refused = any(finding.level == "refuse" for finding in findings)
-    return Judgement(whole and not refused, survey.epoch, _epochs(survey.images), tuple(findings))
+    return Judgement(whole and not refused, survey.epoch, epochs, tuple(findings))
 
 
 def _epochs(images: tuple[Image, ...]) -> tuple[int, ...]:

@@ -27,7 +27,10 @@ class Piles:
     def __init__(self, bytes_expected: int) -> None:
         count = max(1, min(PILES_MAX, bytes_expected // PILE_BYTES + 1))
         in_memory = PILE_BYTES // count
-        self._piles: list[IO[bytes]] = [tempfile.SpooledTemporaryFile(in_memory) for _ in range(count)]
+        self._piles: list[IO[bytes]] = [
+            tempfile.SpooledTemporaryFile(in_memory)  # noqa: SIM115 - `close` closes them
+            for _ in range(count)
+        ]
         self.empty = True
 
     def put(self, side: int, key: bytes, value: bytes) -> None:

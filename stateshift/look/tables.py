@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stateshift.engines.spark.columns import array, arrow_type
+from stateshift.engines.spark.vectors import fits, structs
 from stateshift.engines.spark.views import StoreView
 from stateshift.errors import PlanError
 from stateshift.formats.spark.types import StructType
@@ -35,12 +36,25 @@ class Tables:
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
             raise PlanError(f"Parquet cannot hold these columns: {error}", hint="write .arrow or .jsonl") from error
 
-    def batch(self, places: tuple[list[Any], ...], keys: Sequence[Any], values: Sequence[Any]) -> pa.RecordBatch:
-        kinds = self._schema.types
-        columns = [pa.array(column, kind) for column, kind in zip(places, kinds, strict=False)]
-        for decoded, kind in ((keys, kinds[-2]), (values, kinds[-1])):
-            columns.append(pa.nulls(len(decoded)) if kind == pa.null() else array(decoded, kind))
-        return pa.record_batch(columns, schema=self._schema)
+    def together(self, rows: Sequence[bytes | None], columns: StructType | None) -> pa.Array | None:
+        """Rows as an array, decoded all at once; None where they have to be decoded one by one."""
+        kind = self.view.encoder.kind
+        if columns is None or not columns.types or not fits(columns) or kind not in ("plain", "row"):
+            return None
+        whole = [row for row in rows if row is not None]
+        if len(whole) < len(rows) or (kind == "row" and any(row[:1] != b"\0" for row in whole)):
+            return None
+        return structs([row[1:] for row in whole] if kind == "row" else whole, columns)
+
+    def keys(self, decoded: Sequence[Any]) -> pa.Array:
+        return self._array(decoded, self._schema.field("key").type)
+
+    def values(self, decoded: Sequence[Any]) -> pa.Array:
+        return self._array(decoded, self._schema.field("value").type)
+
+    def batch(self, places: tuple[list[Any], ...], keys: pa.Array, values: pa.Array) -> pa.RecordBatch:
+        columns = [pa.array(column, kind) for column, kind in zip(places, self._schema.types, strict=False)]
+        return pa.record_batch([*columns, keys, values], schema=self._schema)
 
     def written(self, batch: pa.RecordBatch) -> bytes:
         self._writer.write_batch(batch)
@@ -49,6 +63,9 @@ class Tables:
     def finished(self) -> bytes:
         self._writer.close()
         return self._out.taken()
+
+    def _array(self, decoded: Sequence[Any], kind: pa.DataType) -> pa.Array:
+        return pa.nulls(len(decoded)) if kind == pa.null() else array(decoded, kind)
 
     def _type(self, columns: StructType | None) -> pa.DataType:
         """Bytes where the columns are not known. Parquet has no structs without fields: an empty key is null there."""

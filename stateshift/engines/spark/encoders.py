@@ -28,6 +28,9 @@ from stateshift.formats.spark.unsafe_row import decode_row
 Kind = Literal["plain", "row", "prefix", "range", "postfix", "before"]
 Row = tuple[Any, ...]
 
+# More columns than any key has: what a damaged file may not make us count to.
+COLUMNS_MAX = 10_000
+
 _SIZE, _LONG = struct.Struct("<i"), struct.Struct(">Q")
 _SIGN = 1 << 63
 _SPECS: dict[str, Kind] = {
@@ -47,6 +50,9 @@ class Encoder:
     columns: tuple[int, ...] = ()
 
 
+PLAIN = Encoder("plain")
+
+
 def encoder_of(spec: str) -> Encoder:
     """From the JSON that a schema file of version 3 keeps with each store."""
     try:
@@ -54,8 +60,11 @@ def encoder_of(spec: str) -> Encoder:
         kind = _SPECS.get(plain["keyStateEncoderType"])
         if kind is None:
             raise UnknownVersion(f"keys are encoded by {str(plain['keyStateEncoderType'])[:80]}, which is not known")
-        columns = range(int(plain["numColsPrefixKey"])) if kind == "prefix" else plain.get("orderingOrdinals", ())
-        return Encoder(kind, tuple(int(column) for column in columns))
+        prefix = int(plain["numColsPrefixKey"]) if kind == "prefix" else 0
+        columns = tuple(int(column) for column in plain.get("orderingOrdinals", ()))
+        if not 0 <= prefix <= COLUMNS_MAX or any(not 0 <= column <= COLUMNS_MAX for column in columns):
+            raise FormatError(f"a key encoder speaks of columns that no key has: {spec[:80]!r}")
+        return Encoder(kind, tuple(range(prefix)) if kind == "prefix" else columns)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise FormatError(f"a key encoder is described by {spec[:80]!r}") from error
 
@@ -104,7 +113,8 @@ def _row(content: bytes, columns: StructType, encoder: Encoder) -> Row:
 def _prefix(content: bytes, columns: StructType, encoder: Encoder) -> Row:
     first, rest = _halves(content)
     count = len(encoder.columns)
-    return (*decode_row(first, _some(columns, slice(count))), *decode_row(bare(rest), _some(columns, slice(count, None))))
+    others = _some(columns, slice(count, None))
+    return (*decode_row(first, _some(columns, slice(count))), *decode_row(bare(rest), others))
 
 
 def _range(content: bytes, columns: StructType, encoder: Encoder) -> Row:

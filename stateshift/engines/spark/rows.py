@@ -77,7 +77,7 @@ def _plain(value: Any) -> Any:
         return {"hex": value.hex()}
     if isinstance(value, Decimal):
         return str(value)
-    return list(value) if isinstance(value, tuple) else value
+    return [_plain(part) for part in value] if isinstance(value, tuple) else value  # intervals, variants
 
 
 def unique(names: tuple[str, ...]) -> list[str]:

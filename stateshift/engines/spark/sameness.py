@@ -16,13 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stateshift.engines.spark.encoders import Encoder, bare, listed
+from stateshift.engines.spark.encoders import PLAIN, bare, listed
 from stateshift.engines.spark.views import StoreView
 
 Bytes = Callable[[bytes], bytes]
 Show = Callable[[bytes], Any]
-
-_BARE = Encoder("plain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +59,13 @@ def _as_it_is(view: StoreView) -> Form:
 
 
 def _bared(view: StoreView) -> Form:
-    plain = replace(view, encoder=_BARE)
-    key = _same if view.encoder == _BARE else bare
+    plain = replace(view, encoder=PLAIN)
+    key = _same if view.encoder == PLAIN else bare
     return Form(key, _bare_value(view), plain.show_key, _show_value(plain))
 
 
 def _decoded(view: StoreView) -> Form:
-    plain = replace(view, encoder=_BARE)
+    plain = replace(view, encoder=PLAIN)
     return Form(_columns(view), _bare_value(view), json.loads, _show_value(plain))
 
 
@@ -80,7 +78,7 @@ def _columns(view: StoreView) -> Bytes:
 
 
 def _bare_value(view: StoreView) -> Bytes:
-    return _rows(view) if view.many else _same if view.encoder == _BARE else bare
+    return _rows(view) if view.many else _same if view.encoder == PLAIN else bare
 
 
 def _rows(view: StoreView) -> Bytes:

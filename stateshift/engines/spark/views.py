@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from stateshift.engines.spark.encoders import Encoder, Row, bare, decode_key, decode_list, encoder_of
+from stateshift.engines.spark.encoders import PLAIN, Encoder, Row, bare, decode_key, decode_list, encoder_of
 from stateshift.engines.spark.entries import delimiter
 from stateshift.engines.spark.reading import SMALL
 from stateshift.engines.spark.rows import named
@@ -55,7 +55,7 @@ class StoreView:
     store: str
     key: StructType | None = None
     value: StructType | None = None
-    encoder: Encoder = Encoder("plain")
+    encoder: Encoder = PLAIN
     many: bool = False
     delimiter: bytes = b""
     placed: tuple[Path, ...] | None = None
@@ -179,7 +179,7 @@ def _encoder(
     schema: StoreSchema, key: StructType, provider: str | None, metadata: operator_metadata.OperatorMetadata | None
 ) -> Encoder:
     if provider != ROCKSDB:
-        return Encoder("plain")
+        return PLAIN
     if schema.encoder:
         return encoder_of(schema.encoder)
     prefix = max((store.prefix_columns for store in metadata.stores), default=0) if metadata else 0

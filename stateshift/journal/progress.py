@@ -1,165 +1,31 @@
-"""What happened: records, one a line, and their fold.
-
-    Record      one thing that happened, at one time
-    Progress    everything a journal says so far; `advance(progress, record)` is the whole state machine
-    Journal     appends records so that each is on disk before the next effect begins
-
-    line  =  crc32 of the JSON, 8 hex digits | blank | JSON | newline
-
-A last line that is cut short is what a kill leaves behind: it is dropped, its effect is repeated. A damaged line
-anywhere else is refused. Plans are too long for a line: a record names the file and the plan's fingerprint.
-"""
+"""What a journal says so far: the fold of its records. `advance` is the whole state machine."""
 
 from __future__ import annotations
 
-import json
-import threading
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal
 
-from stateshift import plain
 from stateshift.errors import JournalError
+from stateshift.journal.records import (
+    LockReleased,
+    LockTaken,
+    PlanAdopted,
+    PlanFinished,
+    PlanUndone,
+    Record,
+    RollbackStarted,
+    RunFailed,
+    RunFinished,
+    RunResumed,
+    RunRolledBack,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+    StepUndone,
+)
 
 State = Literal["new", "running", "failed", "interrupted", "finished", "rolling-back", "rolled-back"]
-
-
-@dataclass(frozen=True, slots=True)
-class RunStarted:
-    kind: ClassVar[str] = "run-started"
-    at: float
-    run: str
-    stateshift: str
-    spec: str
-    jobs: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RunResumed:
-    kind: ClassVar[str] = "run-resumed"
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class LockTaken:
-    """Written before the lock is taken, so that whoever takes the run back knows of a lock that may be there."""
-
-    kind: ClassVar[str] = "lock-taken"
-    at: float
-    location: str
-
-
-@dataclass(frozen=True, slots=True)
-class LockReleased:
-    kind: ClassVar[str] = "lock-released"
-    at: float
-    location: str
-
-
-@dataclass(frozen=True, slots=True)
-class PlanAdopted:
-    """From here on this plan is carried out. `plan` is its number in the run and names its file."""
-
-    kind: ClassVar[str] = "plan-adopted"
-    at: float
-    plan: int
-    job: str
-    purpose: str
-    fingerprint: str
-    steps: int
-
-
-@dataclass(frozen=True, slots=True)
-class StepStarted:
-    kind: ClassVar[str] = "step-started"
-    at: float
-    plan: int
-    phase: str
-    step: str
-
-
-@dataclass(frozen=True, slots=True)
-class StepFinished:
-    kind: ClassVar[str] = "step-finished"
-    at: float
-    plan: int
-    step: str
-    seconds: float
-    files: int
-    bytes: int
-    evidence: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class StepUndone:
-    kind: ClassVar[str] = "step-undone"
-    at: float
-    plan: int
-    step: str
-    left: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PlanFinished:
-    kind: ClassVar[str] = "plan-finished"
-    at: float
-    plan: int
-
-
-@dataclass(frozen=True, slots=True)
-class PlanUndone:
-    kind: ClassVar[str] = "plan-undone"
-    at: float
-    plan: int
-    left: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RunFailed:
-    kind: ClassVar[str] = "run-failed"
-    at: float
-    error: str
-    message: str
-    hint: str | None
-    exit_code: int
-    step: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunFinished:
-    kind: ClassVar[str] = "run-finished"
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class RollbackStarted:
-    kind: ClassVar[str] = "rollback-started"
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class RunRolledBack:
-    kind: ClassVar[str] = "run-rolled-back"
-    at: float
-
-
-Record = (
-    RunStarted
-    | RunResumed
-    | LockTaken
-    | LockReleased
-    | PlanAdopted
-    | StepStarted
-    | StepFinished
-    | StepUndone
-    | PlanFinished
-    | PlanUndone
-    | RunFailed
-    | RunFinished
-    | RollbackStarted
-    | RunRolledBack
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,97 +147,6 @@ def fold(records: Iterator[Record]) -> Progress:
     for record in records:
         progress = advance(progress, record)
     return progress
-
-
-def encode_record(record: Record) -> bytes:
-    text = plain.canonical(record).encode("utf-8", "surrogatepass")
-    return b"%08x %s\n" % (zlib.crc32(text), text)
-
-
-def decode_records(content: bytes) -> tuple[list[Record], int]:
-    """The records, and how many bytes of `content` hold them: what lies behind is a line a kill cut short."""
-    records: list[Record] = []
-    good = 0
-    while good < len(content):
-        end = content.find(b"\n", good)
-        if end < 0:
-            break
-        record = _decode_line(content[good:end])
-        if record is None:
-            if end + 1 == len(content):
-                break
-            raise JournalError(
-                f"record {len(records)} of the journal is damaged (at byte {good})",
-                record=len(records),
-                hint="nothing was changed; restore the workdir's `journal` from a copy, or look at the target with "
-                "`stateshift verify LOCATION` and remove it by hand",
-            )
-        records.append(record)
-        good = end + 1
-    return records, good
-
-
-class Lines(Protocol):
-    """Where the journal's bytes are kept."""
-
-    def read(self) -> bytes: ...
-
-    def append(self, line: bytes) -> None:
-        """Durable when it returns."""
-        ...
-
-    def cut(self, size: int) -> None:
-        """Drop what lies behind `size`."""
-        ...
-
-
-class Journal:
-    """The journal of one run, held by one process, written by several threads. Reading it changes nothing: a line
-    that was cut short is dropped just before the next one is written."""
-
-    def __init__(self, lines: Lines) -> None:
-        self._lines, self._lock = lines, threading.Lock()
-        content = lines.read()
-        records, self._good = decode_records(content)
-        self._torn = self._good < len(content)
-        if self._torn:
-            _expect_ours(content[self._good :])
-        self.progress = fold(iter(records))
-
-    def append(self, record: Record) -> Progress:
-        with self._lock:
-            progress, line = advance(self.progress, record), encode_record(record)
-            if self._torn:
-                self._lines.cut(self._good)
-            self._torn = True  # if this one fails, a part of it may be there
-            self._lines.append(line)
-            self._torn = False
-            self._good += len(line)
-            self.progress = progress
-            return progress
-
-
-def _expect_ours(tail: bytes) -> None:
-    """What a kill, or a crash of the machine, leaves behind the last whole line begins as a line of ours does, or is
-    zeros. Anything else is somebody else's file, which is not ours to cut."""
-    head, _, text = tail[:10].partition(b" ")
-    ours = len(head) <= 8 and all(c in b"0123456789abcdef" for c in head) and text[:1] in (b"", b"{")
-    if not ours and tail.strip(b"\0\n"):
-        raise JournalError(
-            "the journal does not end as one that stateshift wrote",
-            hint="nothing was changed; look at the end of the workdir's `journal`, and restore it from a copy",
-        )
-
-
-def _decode_line(line: bytes) -> Record | None:
-    head, _, text = line.partition(b" ")
-    try:
-        if len(head) != 8 or int(head, 16) != zlib.crc32(text):
-            return None
-        record: Record = plain.from_plain(Record, json.loads(text))
-    except ValueError:
-        return None
-    return record
 
 
 def _expect(right: bool, progress: Progress, record: Record) -> None:
