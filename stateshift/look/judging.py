@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 
 from stateshift.engines.registry import ENGINES
@@ -50,7 +50,12 @@ def restartable(
                 epochs = deep.works(storage, image, found_deep)
     whole = all(i.epoch is not None and i.epoch in i.epochs for i in survey.images)
     refused = any(finding.level == "refuse" for finding in findings)
-    return Judgement(whole and not refused, survey.epoch, epochs, tuple(findings))
+    return Judgement(whole and not refused, survey.epoch, epochs, tuple(_without_this_command(f) for f in findings))
+
+
+def _without_this_command(finding: Finding) -> Finding:
+    """To verify is a good hint in a plan; here it was just done."""
+    return replace(finding, hint=None) if (finding.hint or "").startswith("stateshift verify") else finding
 
 
 def _epochs(images: tuple[Image, ...]) -> tuple[int, ...]:
