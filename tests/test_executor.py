@@ -1,0 +1,282 @@
+"""The executor: the order of things, what is skipped, what happens when a step fails, and the way back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from stateshift import executor
+from stateshift.errors import ClusterError, Interrupted, StorageError
+from stateshift.journal import Journal, RollbackStarted, RunFailed, RunResumed
+from stateshift.plan import Plan
+from stateshift.report import summarize
+from stateshift.step import CopyFiles, Evidence
+from stateshift.survey import FileInfo
+from stateshift.world import World
+from tests.support.steps import SOURCE, TARGET, KeptLines, Stage, Told, journal_of, phase, plan_of
+
+
+def failing(error: Exception) -> Callable[[World], Evidence]:
+    def does(world: World) -> Evidence:
+        raise error
+
+    return does
+
+
+def resumed(lines: KeptLines) -> Journal:
+    journal = Journal(KeptLines(lines.content))
+    if journal.progress.state == "running":  # as a kill leaves it; else a failure was written down
+        journal.append(RunFailed(5.0, "StorageError", "failed", None, 6))
+    journal.append(RunResumed(6.0))
+    return journal
+
+
+def test_a_phase_begins_when_all_steps_of_the_one_before_have_ended() -> None:
+    said: list[str] = []
+    plan = plan_of(
+        phase("copy", *(Told(f"copy/{n}", said) for n in range(8))),
+        phase("transform", *(Told(f"transform/{n}", said) for n in range(8))),
+        phase("compare", Told("compare/0", said)),
+    )
+    executor.execute(0, plan, Stage().world, journal_of(plan))
+    order = [line.split()[1].split("/")[0] for line in said]
+    assert order == ["copy"] * 16 + ["transform"] * 16 + ["compare"] * 2
+
+
+def test_an_ordered_phase_runs_its_steps_one_after_the_other() -> None:
+    said: list[str] = []
+    plan = plan_of(phase("publish", *(Told(f"publish/{n}", said) for n in range(9)), ordered=True))
+    executor.execute(0, plan, Stage().world, journal_of(plan))
+    assert said == [f"{what} publish/{n}" for n in range(9) for what in ("run", "ran")]
+
+
+@pytest.mark.parametrize("parallel", [1, 2, 3])
+def test_no_more_steps_run_at_once_than_the_world_allows_and_no_fewer(parallel: int) -> None:
+    lock, now, most = threading.Lock(), [0], [0]
+    together = threading.Barrier(parallel)
+
+    def does(world: World) -> Evidence:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        together.wait(10)  # passed only where that many run at the same time
+        with lock:
+            now[0] -= 1
+        return {}
+
+    plan = plan_of(phase("copy", *(Told(f"copy/{n}", [], does) for n in range(parallel * 4))))
+    executor.execute(0, plan, Stage(parallel=parallel).world, journal_of(plan))
+    assert most[0] == parallel
+
+
+def test_after_the_first_failure_no_step_begins_and_those_that_run_end() -> None:
+    said: list[str] = []
+    failed = threading.Event()
+
+    def fail(world: World) -> Evidence:
+        failed.set()
+        raise StorageError("the disk is full")
+
+    def slow(world: World) -> Evidence:
+        failed.wait(10)
+        threading.Event().wait(0.05)
+        return {"done": True}
+
+    steps = [Told("copy/0", said, slow), Told("copy/1", said, fail), *(Told(f"copy/{n}", said) for n in range(2, 9))]
+    plan = plan_of(phase("copy", *steps), phase("compare", Told("compare/0", said)))
+    journal = journal_of(plan)
+    with pytest.raises(StorageError, match="the disk is full") as caught:
+        executor.execute(0, plan, Stage(parallel=2).world, journal)
+    assert caught.value.where["step"] == "copy/1"
+    assert said == ["run copy/0", "run copy/1", "ran copy/0"]
+    assert journal.progress.plans[0].finished("copy/0"), "its evidence is written down, though another one failed"
+    assert not journal.progress.plans[0].finished("copy/1")
+
+
+def test_finished_steps_are_skipped_and_begun_ones_repeated() -> None:
+    said: list[str] = []
+    broken = plan_of(
+        phase("copy", Told("copy/0", said), Told("copy/1", said, failing(StorageError("no"))), Told("copy/2", said))
+    )
+    lines = KeptLines()
+    with pytest.raises(StorageError):
+        executor.execute(0, broken, Stage(parallel=1).world, journal_of(broken, lines))
+    said.clear()
+    mended = plan_of(phase("copy", *(Told(f"copy/{n}", said) for n in range(3))))
+    journal = resumed(lines)
+    executor.execute(0, mended, Stage(parallel=1).world, journal)
+    assert said == ["run copy/1", "ran copy/1", "run copy/2", "ran copy/2"]
+    steps = journal.progress.plans[0].steps
+    assert {name for name, step in steps.items() if step.repeated} == {"copy/1"}
+    assert (steps["copy/1"].evidence or {})["repeated"], "what an earlier attempt had done, this one cannot tell"
+    assert journal.progress.plans[0].finished_at is not None
+
+
+def test_a_finished_plan_is_not_carried_out_again() -> None:
+    said: list[str] = []
+    plan = plan_of(phase("copy", Told("copy/0", said)))
+    lines = KeptLines()
+    executor.execute(0, plan, Stage().world, journal_of(plan, lines))
+    before = lines.content
+    executor.execute(0, plan, Stage().world, Journal(lines))
+    assert said == ["run copy/0", "ran copy/0"]
+    assert lines.content == before
+
+
+def test_a_steps_record_is_written_before_it_begins_and_its_evidence_before_the_next() -> None:
+    lines = KeptLines()
+    states: list[str] = []
+
+    def look(world: World) -> Evidence:
+        steps = Journal(lines).progress.plans[0].steps
+        states.append(" ".join(f"{name} {step.state}" for name, step in steps.items()))
+        return {"seen": True}
+
+    plan = plan_of(phase("publish", Told("publish/0", [], look), Told("publish/1", [], look), ordered=True))
+    executor.execute(0, plan, Stage().world, journal_of(plan, lines))
+    assert states == ["publish/0 started", "publish/0 finished publish/1 started"]
+
+
+@pytest.mark.parametrize("parallel", [1, 4])
+def test_somebody_who_asks_to_stop_is_heeded_before_the_next_step(parallel: int) -> None:
+    stage, said = Stage(parallel=parallel), list[str]()
+
+    def interrupt(world: World) -> Evidence:
+        stage.stop.set()
+        return {}
+
+    copies = [Told(f"copy/{n}", said) for n in range(5)]
+    plan = plan_of(phase("halt", Told("halt/0", said, interrupt)), phase("copy", *copies))
+    lines = KeptLines()
+    with pytest.raises(Interrupted):
+        executor.execute(0, plan, stage.world, journal_of(plan, lines))
+    assert said == ["run halt/0", "ran halt/0"]
+    stage.stop.clear()
+    executor.execute(0, plan, stage.world, resumed(lines))
+    assert len(said) == 12
+
+
+def run_up_to(plan: Plan, lines: KeptLines, stage: Stage) -> Journal:
+    journal = journal_of(plan, lines)
+    try:
+        executor.execute(0, plan, stage.world, journal)
+    except StorageError as error:
+        journal.append(RunFailed(3.0, "StorageError", error.fact, None, 6))
+    journal.append(RollbackStarted(4.0))
+    return journal
+
+
+def test_a_rollback_runs_backwards_over_what_was_begun_and_tells_which_was_not_finished() -> None:
+    said, fail = list[str](), failing(StorageError("no"))
+    plan = plan_of(
+        phase("halt", Told("halt/0", said), Told("halt/1", said), ordered=True),
+        phase("copy", Told("copy/0", said)),
+        phase("publish", Told("p/0", said), Told("p/1", said, fail), Told("p/2", said), ordered=True),
+    )
+    journal = run_up_to(plan, KeptLines(), Stage())
+    said.clear()
+    executor.roll_back(0, plan, Stage().world, journal)
+    assert said == ["undo p/1 (unfinished)", "undo p/0", "undo copy/0", "undo halt/1", "undo halt/0"]
+    assert journal.progress.plans[0].undone
+
+
+def test_a_rollback_writes_down_what_it_had_to_leave_and_the_report_tells() -> None:
+    plan = plan_of(phase("copy", Told("copy/0", [], left=("x: changed since",)), Told("copy/1", [])))
+    journal = run_up_to(plan, KeptLines(), Stage())
+    executor.roll_back(0, plan, Stage().world, journal)
+    assert journal.progress.plans[0].steps["copy/0"].left == ("x: changed since",)
+    assert summarize(journal.progress).jobs[0].left == ("x: changed since",)
+
+
+def test_a_rollback_goes_on_where_it_stopped() -> None:
+    said: list[str] = []
+    stage = Stage()
+
+    def refuse(world: World) -> None:
+        raise ClusterError("still running")
+
+    steps = [Told("halt/0", said), Told("halt/1", said, undoes=refuse), Told("halt/2", said)]
+    plan = plan_of(phase("halt", *steps, ordered=True))
+    lines = KeptLines()
+    journal = run_up_to(plan, lines, stage)
+    said.clear()
+    with pytest.raises(ClusterError):
+        executor.roll_back(0, plan, stage.world, journal)
+    mended = plan_of(phase("halt", *(Told(f"halt/{n}", said) for n in range(3)), ordered=True))
+    executor.roll_back(0, mended, stage.world, Journal(lines))
+    assert said == ["undo halt/2", "undo halt/1", "undo halt/0"]
+
+
+def test_a_rollback_can_be_interrupted_between_two_steps() -> None:
+    said, stage = list[str](), Stage()
+    steps = (Told("halt/0", said), Told("halt/1", said, undoes=lambda world: stage.stop.set()))
+    plan = plan_of(phase("halt", *steps, ordered=True))
+    journal = run_up_to(plan, KeptLines(), stage)
+    said.clear()
+    with pytest.raises(Interrupted):
+        executor.roll_back(0, plan, stage.world, journal)
+    assert said == ["undo halt/1"]
+
+
+def test_a_plan_that_was_taken_back_and_carried_out_again_can_be_taken_back_again() -> None:
+    """As the halt plan is, when what is found after it is not what the proposal was made from."""
+    said: list[str] = []
+    plan = plan_of(phase("halt", Told("halt/0", said)))
+    lines, stage = KeptLines(), Stage()
+    journal = journal_of(plan, lines)
+    executor.execute(0, plan, stage.world, journal)
+    executor.roll_back(0, plan, stage.world, journal)
+    executor.execute(0, plan, stage.world, journal)
+    assert not journal.progress.plans[0].undone
+    assert Journal(lines).progress.plans[0].finished("halt/0")
+    executor.roll_back(0, plan, stage.world, journal)
+    assert said == ["run halt/0", "ran halt/0", "undo halt/0"] * 2
+
+
+def test_a_rollback_sweeps_the_places_it_wrote_to_and_names_what_is_not_ours() -> None:
+    stage = Stage()
+    stage.give(SOURCE, a=b"1", b=b"2")
+    copy = CopyFiles("copy/0", SOURCE, TARGET, (FileInfo("a", 1), FileInfo("b", 1)))
+    plan = plan_of(phase("copy", copy))
+    journal = run_up_to(plan, KeptLines(), stage)
+    stage.give(TARGET, theirs=b"3")
+    executor.roll_back(0, plan, stage.world, journal)
+    assert stage.disk.snapshot(TARGET) == {"theirs": b"3"}
+    assert stage.disk.snapshot(SOURCE) == {"a": b"1", "b": b"2"}
+    assert summarize(journal.progress).left == (f"{TARGET}: 1 files that this run did not write (theirs …)",)
+
+
+def test_ask_names_each_finished_step_whose_evidence_is_broken() -> None:
+    fine, broken = Told("copy/0", []), Told("copy/1", [], broken="nothing")
+    unfinished = Told("compare/0", [], failing(StorageError("no")), broken="this is not asked")
+    plan = plan_of(phase("copy", fine, broken), phase("compare", unfinished))
+    lines, stage = KeptLines(), Stage()
+    with pytest.raises(StorageError):
+        executor.execute(0, plan, stage.world, journal_of(plan, lines))
+    found = executor.ask(0, plan, Journal(lines).progress.plans[0], stage.world)
+    assert [(one.step, one.discrepancy.found) for one in found] == [("copy/1", "nothing")]
+    assert executor.ask(0, plan, Journal(lines).progress.plans[0], stage.world, kinds=("CopyFiles",)) == []
+
+
+def test_downtime_is_counted_from_the_first_attempt_to_stop_the_job() -> None:
+    """A kill between the stop and its record does not make the job's time in the dark disappear."""
+    stage = Stage()
+
+    def stops(world: World) -> Evidence:
+        return {"state_before": "finished", "state": "finished", "at": world.clock.now(), "seconds": 0.0}
+
+    def confirms(world: World) -> Evidence:
+        return {"committed": ["commits/2"], "at": world.clock.now()}
+
+    dead = plan_of(phase("halt", Told("halt/stop", [], failing(StorageError("killed")))))
+    lines = KeptLines()
+    with pytest.raises(StorageError):
+        executor.execute(0, dead, stage.world, journal_of(dead, lines))
+    stage.clock.time += 3600
+    plan = plan_of(phase("halt", Told("halt/stop", [], stops)), phase("confirm", Told("confirm/0", [], confirms)))
+    journal = resumed(lines)
+    executor.execute(0, plan, stage.world, journal)
+    assert summarize(journal.progress).downtime_seconds == 3600
+    assert summarize(journal.progress).jobs[0].downtime_from == "halt"
