@@ -34,7 +34,7 @@ from stateshift.storage.temporaries import is_temporary
 from tests.kill.moments import Doomed, DoomedCluster, DoomedLines, DoomedWorkdir, Moment, Moments
 from tests.support.checkpoints import Checkpoint, put
 
-__all__ = ["COUNTS", "Ground", "Moment", "Run", "Trouble"]
+__all__ = ["COUNTS", "JOB", "FickleCluster", "Ground", "Kind", "Moment", "Mood", "Run", "Trouble"]
 
 JOB = "orders"
 TOP = "memory://m"
