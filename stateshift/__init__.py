@@ -20,9 +20,9 @@ Imports point down; modules on one row do not import each other:
     errors, plain
 
 Words: a *job* has an *image* (its whole state at one *epoch*, as files) at a *location*. A *spec* says what is
-wanted, a *survey* what is there, a *plan* what will be done: *phases* of *steps*. What was done stands in the *journal*, with
-the *evidence* each step produced. To *publish* is to write last the files an engine reads first; to *fence* is to keep the
-old job from ever committing again.
+wanted, a *survey* what is there, a *plan* what will be done: *phases* of *steps*. What was done stands in the
+*journal*, with the *evidence* each step produced. To *publish* is to write last the files an engine reads first; to
+*fence* is to keep the old job from ever committing again.
 """
 
 __version__ = "0.1.0"

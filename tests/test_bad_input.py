@@ -237,24 +237,33 @@ def test_a_job_that_starts_again_after_it_was_stopped_is_told(ground: Ground) ->
     assert ground.held(TARGET) == {}
 
 
-def test_a_stale_halt_is_taken_back_and_a_later_resume_and_rollback_are_too(ground: Ground) -> None:
+def alive(ground: Ground) -> list[str]:
+    """Where jobs run now."""
+    return [job.location for job in ground.cluster.jobs if job.status.state.alive]
+
+
+def test_a_halt_after_which_the_plan_no_longer_fits_is_taken_back(ground: Ground) -> None:
+    """And it can be resumed once it fits again, and that be taken back as well."""
     ground.write()
     ground.cluster.run("orders", SOURCE)
     proposal = ground.propose(running_spec())
-    ground.put(f"{TARGET}/somebody.txt")  # not seen by the halt's own look: it comes with the stop
-
-    def between() -> None:
-        ground.put(f"{TARGET}/somebody.txt")
-
-    ground.remove(f"{TARGET}/somebody.txt")
-    ground.cluster._on_stop = lambda request: between()
-    with pytest.raises(StalePlan, match="the halt was taken back"):
+    ground.cluster._on_stop = lambda request: ground.put(f"{TARGET}/somebody.txt")
+    with pytest.raises(StalePlan, match="the halt was taken back") as caught:
         ground.apply(proposal)
+    check_hint(caught.value, "stateshift plan")
+    assert alive(ground) == [SOURCE], "the source job runs again"
     assert not ground.locks()
-    assert sum(job.status.state.alive for job in ground.cluster.jobs) == 1, "the source job runs again"
+    assert ground.held(SOURCE) == Checkpoint().files()
+
     ground.remove(f"{TARGET}/somebody.txt")
-    ground.rollback()
-    assert sum(job.status.state.alive for job in ground.cluster.jobs) == 1
+    ground.cluster._on_stop = None
+    ground.cluster._on_start = lambda submission: (
+        ground.write(Checkpoint(batches=4), TARGET) if submission.location == TARGET else None
+    )
+    assert ground.resume().state == "finished"
+    assert alive(ground) == [TARGET]
+    ground.rollback(discard_progress=True)
+    assert alive(ground) == [SOURCE]
     assert ground.held(SOURCE) == Checkpoint().files()
 
 
@@ -331,9 +340,10 @@ def test_a_source_log_that_vanishes_while_it_is_looked_at_is_a_finding(ground: G
 
 @pytest.mark.parametrize(
     ("number", "command"),
-    [(errno.ENOSPC, "df -h"), (errno.EDQUOT, "quota"), (errno.EACCES, "namei -l"), (errno.EROFS, "findmnt"), (errno.EIO, "")],
+    [(errno.ENOSPC, "df -h"), (errno.EDQUOT, "quota"), (errno.EACCES, "namei -l"), (errno.EROFS, "findmnt"),
+     (errno.EIO, "dmesg")],
     ids=("disk full", "quota", "no permission", "read-only", "broken"),
-)
+)  # fmt: skip
 @pytest.mark.parametrize("path", ["state/0/1/2.delta", "offsets/2", "commits/2"])
 def test_a_target_that_fails_in_the_middle_is_resumed_where_it_stood(
     ground: Ground, path: str, number: int, command: str
@@ -429,7 +439,9 @@ def test_a_workdir_that_may_not_be_written_is_told_before_anything_happens(open_
 # ---- names
 
 
-STRANGE = ("with blank", "per%cent", "has%20escape", "sharp#", "what?", "col:on", "ünï¢ödé 漢字", "a&b'c\"d", "-dash", "$HOME")
+STRANGE = (
+    "with blank", "per%cent", "has%20escape", "sharp#", "what?", "col:on", "ünï¢ödé 漢字", "a&b'c\"d", "-dash", "$HOME",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", STRANGE)
@@ -448,7 +460,8 @@ def test_a_job_moves_whatever_its_places_are_called(tmp_path: Path, name: str) -
     doors, workdir = migration.real_doors(), Workdir(tmp_path / f"w {name}")
     report = migration.apply(migration.propose(spec, doors, workdir), "r", workdir, doors)
     assert report.state == "finished"
-    paths = [entry.path for n in range(3) for entry in source_log.decode_source_log([(new / f"c/sources/0/{n}").read_bytes()])]
+    logs = [(new / f"c/sources/0/{n}").read_bytes() for n in range(3)]
+    paths = [entry.path for log in logs for entry in source_log.decode_source_log([log])]
     assert paths == [f"{encode_location(f'file://{moved}')}/f{n}.json" for n in range(3)]
     assert (moved / "f2.json").read_text() == "{}"
     assert migration.verify(workdir, doors).broken == ()
@@ -468,7 +481,7 @@ def test_a_symlink_loop_is_refused_naming_the_link(tmp_path: Path) -> None:
     Checkpoint().write(open_storage(str(source)))
     (source / "state" / "again").symlink_to(source)
     doors = migration.real_doors()
-    with pytest.raises(StorageError, match="is a symbolic link to .* which holds it") as caught:
+    with pytest.raises(StorageError, match=r"is a symbolic link to .* which holds it") as caught:
         migration.propose(spec_of(str(source), str(tmp_path / "t")), doors, Workdir(tmp_path / "w"))
     assert caught.value.exit_code == 6
     check_hint(caught.value, "rm ")
@@ -536,7 +549,8 @@ def test_a_second_run_on_one_target_is_refused_and_the_first_goes_on(ground: Gro
     with pytest.raises(JournalError, match="is held by run run-run") as caught:
         ground.apply(second, "second")
     assert caught.value.exit_code == 8
-    check_hint(caught.value, f"stateshift resume {ground.workdir().path}", f"stateshift rollback {ground.workdir().path}")
+    where = ground.workdir().path
+    check_hint(caught.value, f"stateshift resume {where}", f"stateshift rollback {where}")
     assert ground.disk.snapshot() == before
     ground.resume()
     expect_moved(ground)
@@ -573,7 +587,7 @@ def test_a_source_that_was_moved_is_not_moved_again(ground: Ground) -> None:
 
 
 PROGRAM = """
-import sys, time
+import sys
 from stateshift import migration
 from stateshift.errors import StateshiftError
 from stateshift.workdir import Workdir
@@ -581,7 +595,7 @@ from tests.test_bad_input import Around
 doors = migration.real_doors()
 class Slow(Around):
     def write(self, *a, **k):
-        if "slow" in sys.argv: print("writing", flush=True); time.sleep(1.0)
+        if "slow" in sys.argv: print("writing", flush=True); sys.stdin.readline()
         return self.storage.write(*a, **k)
 slow = migration.Doors(lambda l: Slow(doors.open_storage(l)), doors.open_cluster, doors.clock, doors.meter, doors.stop)
 try:
@@ -592,8 +606,9 @@ except StateshiftError as error:
 
 
 def program(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT,
-                            env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], cwd=ROOT, env=environment, text=True,
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
 
 
 def interrupted_run(folder: Path) -> Workdir:
@@ -735,7 +750,8 @@ def failed_run(ground: Ground) -> Path:
     ground.write()
     full: list[int] = []
     ground.wrap = lambda storage: (  # type: ignore[assignment, return-value]
-        Failing(storage, "commits/2", lambda where: StorageError("full"), full) if storage.location == TARGET else storage
+        Failing(storage, "commits/2", lambda where: StorageError("full"), full)
+        if storage.location == TARGET else storage
     )  # fmt: skip
     with pytest.raises(StorageError):
         ground.apply(spec_of())

@@ -1,7 +1,7 @@
 """The command line: the only place that prints, reads argv, or exits. One command a file.
 
     main        argv to exit code
-    inspect, verify, plan, apply, resume, rollback, status, runs, uid, schema
+    inspect, verify, export, diff, plan, apply, resume, rollback, status, runs, uid, schema
                 a command each: reads its arguments, calls `migration` or `look`, shows the result
     render_*    values to blocks of text; as_json: values to documents. Pure
     terminal    where it is said; failing: how errors are said; progress: how long work is watched

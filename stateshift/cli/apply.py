@@ -66,7 +66,8 @@ def command(
         proposed = replace(asked, spec=wanted)
     else:
         proposed = migration.propose(wanted, terminal.doors(), place, job)
-    terminal.talk(render_plan.proposal(_only(proposed, job) if saved else proposed, verbose))
+    shown = _only(proposed, job) if saved else proposed
+    terminal.talk(render_plan.brief(shown) if yes and not verbose else render_plan.proposal(shown, verbose))
     _refuse_refused(proposed)
     confirm(terminal, "carry this out?", yes, again)
     return carry_out(terminal, place, lambda doors: migration.apply(proposed, run, place, doors, job))

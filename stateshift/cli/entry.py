@@ -14,13 +14,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stateshift import __version__
-from stateshift.cli import apply, inspect, plan, resume, rollback, runs, schema, settings, status, uid, verify
+from stateshift.cli import (
+    apply,
+    diff,
+    export,
+    inspect,
+    plan,
+    resume,
+    rollback,
+    runs,
+    schema,
+    settings,
+    status,
+    uid,
+    verify,
+)
 from stateshift.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from stateshift.migration import Doors
 
-COMMANDS = (inspect, verify, plan, apply, resume, rollback, status, runs, uid, schema)
+COMMANDS = (inspect, verify, export, diff, plan, apply, resume, rollback, status, runs, uid, schema)
 
 # The error of an argument that does not fit; which package it comes from depends on typer's version.
 Usage: Any = typer.BadParameter.__mro__[2]

@@ -28,6 +28,15 @@ def proposal(proposed: Proposal, verbose: bool = False) -> Iterator[Block]:
     yield pairs(*_summary(proposed), indent=0)
 
 
+def brief(proposed: Proposal) -> Iterator[Block]:
+    """For who has said yes already: a line a plan, and what should have stopped them."""
+    for plan in proposed.plans:
+        phases = ", ".join(phase.name for phase in plan.phases) or "nothing"
+        yield Line(f"{_title(plan)}: {phases} ({many(plan.files, 'file')}, {size(plan.bytes)})", "strong")
+    loud = [finding for finding in _findings(proposed.plans) if finding.level != "note"]
+    yield from findings(loud)
+
+
 def one_plan(plan: Plan, verbose: bool = False) -> Iterator[Block]:
     yield Line(_title(plan), "strong")
     if plan.source != plan.target:
@@ -51,7 +60,8 @@ def one_plan(plan: Plan, verbose: bool = False) -> Iterator[Block]:
 
 def _title(plan: Plan) -> str:
     at = f" at epoch {plan.epoch}" if plan.epoch is not None else ""
-    return f"{plan.job}: stop the job" if plan.purpose == "halt" else f"{plan.job}: move its image{at}"
+    does = {"halt": "stop the job", "start": "start the job", "move": f"move its image{at}"}
+    return f"{plan.job}: {does[plan.purpose]}"
 
 
 def _phases(plan: Plan) -> Table:

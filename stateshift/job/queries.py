@@ -3,9 +3,10 @@
 How a query is stopped between two batches: its loop asks before every batch whether the query is still active
 (MicroBatchExecution.runActivatedStream, Spark 3.3 to 4.3), which is a flag of its own: StreamExecution.state. We set it
 to TERMINATED, as `stop` does, but without the interruption that comes with `stop`. The query then finishes the batch it
-is in, commits it, and ends; one that sleeps between two triggers is stopped outright. Where a Spark has no such flag,
-the moment between two batches is waited for and may be missed: the batch that `stop` then cuts short has been planned
-and not committed, and Spark repeats it.
+is in, commits it, and its thread ends. Only one that sleeps until its next trigger is interrupted: its thread says so
+itself (ProcessingTimeExecutor calls Clock.waitTillTime), and whatever wakes it now, it asks before it does anything.
+Where a Spark has no such flag, the moment between two batches is waited for and may be missed: the batch that `stop`
+then cuts short has been planned and not committed, and Spark repeats it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from stateshift.job import files
 from stateshift.job.places import location
 
 BATCH_SECONDS_MAX = 240.0  # how long a query may take to finish its batch before it is stopped in the middle of it
-_SETTLE_SECONDS = 0.1      # longer than a query needs from asking whether it goes on to saying that it does
 
 
 def run(*queries: Any) -> None:
@@ -59,13 +59,11 @@ def stop_requested() -> bool:
 
 def _stop(queries: tuple[Any, ...]) -> None:
     """Tell all of them first, so that they finish their batches at the same time; then wait for each."""
-    for query in queries:
-        _tell(query)
+    told = [_tell(query) for query in queries]
     until = time.monotonic() + BATCH_SECONDS_MAX
-    time.sleep(_SETTLE_SECONDS)
-    for query in queries:
-        while time.monotonic() < until and not _between_batches(query):
-            time.sleep(0.01)
+    for query, knows in zip(queries, told, strict=True):
+        while time.monotonic() < until and not (_has_stopped(query) if knows else _between_batches(query)):
+            time.sleep(0.02)
         query.stop()
         query.awaitTermination()
 
@@ -87,8 +85,20 @@ def _tell(query: Any) -> bool:
     return False
 
 
+def _has_stopped(query: Any) -> bool:
+    """Whether a query that was told has done its last batch: it has ended, or sleeps until its next trigger."""
+    thread = _execution(query).queryExecutionThread()
+    return not thread.isAlive() or "waitTillTime" in _innermost(thread)
+
+
+def _innermost(thread: Any, count: int = 8) -> list[str]:
+    """The methods a thread is in, the innermost first."""
+    frames = thread.getStackTrace()
+    return [str(frames[number].getMethodName()) for number in range(min(count, len(frames)))]
+
+
 def _between_batches(query: Any) -> bool:
-    """Whether stopping it now cuts nothing short."""
+    """Whether stopping it now probably cuts nothing short, of a query that could not be told."""
     execution = _execution(query)
     if not execution.queryExecutionThread().isAlive():
         return True

@@ -91,7 +91,7 @@ class MemoryDisk:
 
     def snapshot(self, location: str = "", temporaries: bool = False) -> dict[str, bytes]:
         """Content by full location, or by path below one; temporary files only if asked for."""
-        prefix = locations.normal(location).rstrip("/") + "/" if location else ""
+        prefix = _above_all(locations.normal(location)) if location else ""
         with self.lock:
             return {
                 name[len(prefix) :]: self._files[name].content
@@ -105,7 +105,7 @@ class MemoryDisk:
             return self._storages
 
     def names(self, below: str) -> list[str]:
-        prefix = below.rstrip("/") + "/"
+        prefix = _above_all(below)
         return sorted(name for name in self._files if name.startswith(prefix))
 
     def get(self, name: str) -> _File | None:
@@ -166,7 +166,7 @@ class MemoryDisk:
     def settle(self, storage: int, top: str, opened: int) -> None:
         """What was written through one storage is durable, and what lay below `top` when it was opened; and
         with it what was written before to the same names."""
-        below = top.rstrip("/") + "/"
+        below = _above_all(top)
         for name, history in list(self._unsynced.items()):
             inherited = opened if name.startswith(below) else 0
             ours = [i for i, w in enumerate(history.writes) if w.storage == storage or w.number <= inherited]
@@ -181,7 +181,7 @@ class MemoryDisk:
             if is_temporary(name) and name not in self._writing:
                 self._drop(name)
         needed = {above for name in self._files for above in _above(name)}
-        below = top.rstrip("/") + "/"
+        below = _above_all(top)
         self._directories -= {d for d in self._directories - needed if d == top or d.startswith(below)}
 
     def _store(self, name: str, file: _File) -> None:
@@ -212,7 +212,7 @@ class MemoryStorage:
         return Traits(renames=True, keeps_times=True)
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
-        start = len(self._location.rstrip("/")) + 1
+        start = len(_above_all(self._location))
         with self._alive() as disk:
             found = [
                 FileInfo(name[start:], len(file.content), file.modified)
@@ -290,7 +290,7 @@ class MemoryStorage:
 
     def _full(self, path: str) -> str:
         locations.check_path(path)
-        return f"{self._location.rstrip('/')}/{path}" if path else self._location
+        return _above_all(self._location) + path if path else self._location
 
     def _file(self, path: str) -> _File:
         full = self._full(path)
@@ -328,3 +328,8 @@ def _above(name: str) -> Iterator[str]:
     for position in range(name.find("/", start), len(name)):
         if name[position] == "/" and position > start:
             yield name[:position]
+
+
+def _above_all(location: str) -> str:
+    """What every path below a location begins with; a root ends in its slash already."""
+    return location if location.endswith("/") else location + "/"

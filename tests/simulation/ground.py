@@ -307,7 +307,7 @@ class Ground:
                 assert trouble is not None and outcome.exit_code == 130, outcome
         elif outcome is not None:
             assert outcome.state == "rolled-back"
-            if run.ran and not run.doubtful and trouble is None:
+            if run.ran and not run.doubtful and trouble is None and state != "rolled-back":
                 assert self.alive(run.source) == 1, "the job goes on where it was"
         return outcome
 

@@ -210,6 +210,11 @@ def test_a_job_is_submitted_once_with_what_the_spec_says(stage: Stage) -> None:
     assert SUBMIT.holds(stage.world, evidence) == []
 
 
+def test_another_job_and_another_run_have_tags_of_their_own(stage: Stage) -> None:
+    again = replace(stage.world, run="the-other-run")
+    assert len({tag(stage), tag_of(stage.world, "payments"), tag_of(again, "orders")}) == 3
+
+
 @pytest.mark.parametrize("fault", ["lose_answers", "delay"])
 def test_a_submission_without_an_answer_is_found_by_its_tag(stage: Stage, fault: str) -> None:
     getattr(stage.cluster, fault)()

@@ -189,7 +189,7 @@ def _of_places(job: JobSpec, facts: Facts) -> Iterator[Finding]:
                 yield Finding(
                     "refuse",
                     f"{embedded.file} names {embedded.path}, which is not in {survey.location}: it cannot be rewritten",
-                    hint=f"this checkpoint was copied by hand before: move it from where it was made; or it is the same "
+                    hint="this checkpoint was copied by hand before: move it from where it was made; or it is the same "
                     f"place by another name: make checkpoint_location begin as {embedded.path} does",
                     path=embedded.file,
                 )

@@ -70,7 +70,9 @@ def test_a_version_is_the_newest_snapshot_and_every_change_after_it(
         (3, ["4.zip"], ["1.zip", "2.zip", "3.zip"]),
     ],
 )
-def test_what_is_missing_is_named_as_the_engine_would_call_it(version: int, names: list[str], missing: list[str]) -> None:
+def test_what_is_missing_is_named_as_the_engine_would_call_it(
+    version: int, names: list[str], missing: list[str]
+) -> None:
     assert short(plain(version, *names).missing) == missing
 
 

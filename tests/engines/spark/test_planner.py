@@ -165,7 +165,9 @@ def test_a_workflow_publishes_every_commit_after_all_other_files() -> None:
     Checkpoint(batches=2).write(storage, "b")
     paths = copied(plan_of(spec_of(), facts_of(survey.survey(storage))), "publish")
     assert paths[-2:] == ["a/commits/3", "b/commits/1"]
-    assert sorted(paths[:-2]) == ["a/metadata", "a/offsets/2", "a/offsets/3", "b/metadata", "b/offsets/0", "b/offsets/1"]
+    assert sorted(paths[:-2]) == [
+        "a/metadata", "a/offsets/2", "a/offsets/3", "b/metadata", "b/offsets/0", "b/offsets/1",
+    ]  # fmt: skip
 
 
 def test_every_phase_comes_in_the_one_order_there_is() -> None:
@@ -445,6 +447,7 @@ def test_a_waiver_waives_only_what_it_names() -> None:
     assert plan_of(spec_of(waive=["older-target"]), facts).refusals
 
 
+@pytest.mark.row("IS-18")
 def test_an_older_target_is_refused_and_can_be_waived() -> None:
     old = ClusterFacts("old", "memory", "3.5.9", "absent")
     facts = facts_of(surveyed(Checkpoint()), source_cluster=STOPPED, target_cluster=old)
@@ -487,7 +490,8 @@ def test_the_same_facts_give_the_same_plan_byte_for_byte() -> None:
 
 
 def test_other_facts_give_another_fingerprint() -> None:
-    plans = [plan_of(spec_of(), facts_of(surveyed(c))) for c in (Checkpoint(), Checkpoint(batches=4), Checkpoint(keys=4))]
+    checkpoints = (Checkpoint(), Checkpoint(batches=4), Checkpoint(keys=4))
+    plans = [plan_of(spec_of(), facts_of(surveyed(checkpoint))) for checkpoint in checkpoints]
     assert all(a.fingerprint != b.fingerprint for a, b in pairwise(plans))
 
 
@@ -502,8 +506,9 @@ def test_estimates_findings_and_the_time_of_day_are_outside_the_fingerprint() ->
 def test_the_fingerprint_does_not_depend_on_the_order_in_which_python_hashes() -> None:
     program = (
         "from tests.engines.spark.test_planner import *\n"
-        "print(plan_of(spec_of(operators=['a','b','c']), facts_of(surveyed(Checkpoint(batches=9, shards=5)))).fingerprint)"
-        "\nprint(with_data().fingerprint)"
+        "found = facts_of(surveyed(Checkpoint(batches=9, shards=5)))\n"
+        "print(plan_of(spec_of(operators=['a','b','c']), found).fingerprint)\n"
+        "print(with_data().fingerprint)"
     )
     root = Path(__file__).resolve().parents[3]
     told = {

@@ -1,0 +1,54 @@
+"""What happened: records, one a line, and their fold.
+
+    records     one thing that happened, at one time
+    progress    everything a journal says so far; `advance(progress, record)` is the whole state machine
+    lines       the journal's bytes: appended so that each record is on disk before the next effect begins
+"""
+
+from stateshift.journal.lines import Journal, Lines, decode_records, encode_record
+from stateshift.journal.progress import PlanProgress, Progress, State, StepProgress, advance, fold
+from stateshift.journal.records import (
+    LockReleased,
+    LockTaken,
+    PlanAdopted,
+    PlanFinished,
+    PlanUndone,
+    Record,
+    RollbackStarted,
+    RunFailed,
+    RunFinished,
+    RunResumed,
+    RunRolledBack,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+    StepUndone,
+)
+
+__all__ = [
+    "Journal",
+    "Lines",
+    "LockReleased",
+    "LockTaken",
+    "PlanAdopted",
+    "PlanFinished",
+    "PlanProgress",
+    "PlanUndone",
+    "Progress",
+    "Record",
+    "RollbackStarted",
+    "RunFailed",
+    "RunFinished",
+    "RunResumed",
+    "RunRolledBack",
+    "RunStarted",
+    "State",
+    "StepFinished",
+    "StepProgress",
+    "StepStarted",
+    "StepUndone",
+    "advance",
+    "decode_records",
+    "encode_record",
+    "fold",
+]

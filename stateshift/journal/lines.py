@@ -1,0 +1,110 @@
+"""Records as lines, each on disk before the next effect begins.
+
+    line  =  crc32 of the JSON, 8 hex digits | blank | JSON | newline
+
+A last line that is cut short is what a kill leaves behind: it is dropped, its effect is repeated. A damaged line
+anywhere else is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import zlib
+from typing import Protocol
+
+from stateshift import plain
+from stateshift.errors import JournalError
+from stateshift.journal.progress import Progress, advance, fold
+from stateshift.journal.records import Record
+
+
+def encode_record(record: Record) -> bytes:
+    text = plain.canonical(record).encode("utf-8", "surrogatepass")
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def decode_records(content: bytes) -> tuple[list[Record], int]:
+    """The records, and how many bytes of `content` hold them: what lies behind is a line a kill cut short."""
+    records: list[Record] = []
+    good = 0
+    while good < len(content):
+        end = content.find(b"\n", good)
+        if end < 0:
+            break
+        record = _decode_line(content[good:end])
+        if record is None:
+            if end + 1 == len(content):
+                break
+            raise JournalError(
+                f"record {len(records)} of the journal is damaged (at byte {good})",
+                record=len(records),
+                hint="nothing was changed; restore the workdir's `journal` from a copy, or look at the target with "
+                "`stateshift verify LOCATION` and remove it by hand",
+            )
+        records.append(record)
+        good = end + 1
+    return records, good
+
+
+class Lines(Protocol):
+    """Where the journal's bytes are kept."""
+
+    def read(self) -> bytes: ...
+
+    def append(self, line: bytes) -> None:
+        """Durable when it returns."""
+        ...
+
+    def cut(self, size: int) -> None:
+        """Drop what lies behind `size`."""
+        ...
+
+
+class Journal:
+    """The journal of one run, held by one process, written by several threads. Reading it changes nothing: a line
+    that was cut short is dropped just before the next one is written."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines, self._lock = lines, threading.Lock()
+        content = lines.read()
+        records, self._good = decode_records(content)
+        self._torn = self._good < len(content)
+        if self._torn:
+            _expect_ours(content[self._good :])
+        self.progress = fold(iter(records))
+
+    def append(self, record: Record) -> Progress:
+        with self._lock:
+            progress, line = advance(self.progress, record), encode_record(record)
+            if self._torn:
+                self._lines.cut(self._good)
+            self._torn = True  # if this one fails, a part of it may be there
+            self._lines.append(line)
+            self._torn = False
+            self._good += len(line)
+            self.progress = progress
+            return progress
+
+
+def _expect_ours(tail: bytes) -> None:
+    """What a kill, or a crash of the machine, leaves behind the last whole line begins as a line of ours does, or is
+    zeros. Anything else is somebody else's file, which is not ours to cut."""
+    head, _, text = tail[:10].partition(b" ")
+    ours = len(head) <= 8 and all(c in b"0123456789abcdef" for c in head) and text[:1] in (b"", b"{")
+    if not ours and tail.strip(b"\0\n"):
+        raise JournalError(
+            "the journal does not end as one that stateshift wrote",
+            hint="nothing was changed; look at the end of the workdir's `journal`, and restore it from a copy",
+        )
+
+
+def _decode_line(line: bytes) -> Record | None:
+    head, _, text = line.partition(b" ")
+    try:
+        if len(head) != 8 or int(head, 16) != zlib.crc32(text):
+            return None
+        record: Record = plain.from_plain(Record, json.loads(text))
+    except ValueError:
+        return None
+    return record

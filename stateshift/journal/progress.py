@@ -1,0 +1,185 @@
+"""What a journal says so far: the fold of its records. `advance` is the whole state machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from stateshift.errors import JournalError
+from stateshift.journal.records import (
+    LockReleased,
+    LockTaken,
+    PlanAdopted,
+    PlanFinished,
+    PlanUndone,
+    Record,
+    RollbackStarted,
+    RunFailed,
+    RunFinished,
+    RunResumed,
+    RunRolledBack,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+    StepUndone,
+)
+
+State = Literal["new", "running", "failed", "interrupted", "finished", "rolling-back", "rolled-back"]
+
+
+@dataclass(frozen=True, slots=True)
+class StepProgress:
+    phase: str
+    state: Literal["started", "finished", "undone"]
+    at: float
+    seconds: float = 0.0
+    files: int = 0
+    bytes: int = 0
+    evidence: Mapping[str, Any] | None = None
+    left: tuple[str, ...] = ()
+    repeated: bool = False  # an earlier attempt was cut short: `at` is when that one began
+
+
+@dataclass(frozen=True, slots=True)
+class PlanProgress:
+    plan: int
+    job: str
+    purpose: str
+    fingerprint: str
+    total: int
+    at: float
+    steps: Mapping[str, StepProgress] = field(default_factory=dict)
+    finished_at: float | None = None
+    undone: bool = False
+    left: tuple[str, ...] = ()  # in the places it wrote to, when it was undone
+
+    def finished(self, step: str) -> bool:
+        found = self.steps.get(step)
+        return found is not None and found.state == "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The fold of a journal."""
+
+    state: State = "new"
+    run: str = ""
+    stateshift: str = ""
+    spec: str = ""
+    jobs: tuple[str, ...] = ()
+    began: float = 0.0
+    ended: float = 0.0
+    locks: tuple[str, ...] = ()
+    plans: tuple[PlanProgress, ...] = ()
+    failure: RunFailed | None = None
+    records: int = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether there is something to resume or to roll back."""
+        return self.state not in ("new", "finished", "rolled-back")
+
+
+def advance(progress: Progress, record: Record) -> Progress:
+    """One record further. A record that cannot follow is a damaged or foreign journal."""
+    after = replace(progress, records=progress.records + 1, ended=record.at)
+    match record:
+        case RunStarted():
+            _expect(progress.state == "new", progress, record)
+            return replace(
+                after, state="running", run=record.run, stateshift=record.stateshift, spec=record.spec,
+                jobs=record.jobs, began=record.at,
+            )  # fmt: skip
+        case RunResumed():
+            _expect(progress.state in ("running", "failed", "interrupted"), progress, record)
+            return replace(after, state="running", failure=None)
+        case LockTaken():
+            _expect(progress.state in ("running", "rolling-back"), progress, record)
+            return replace(after, locks=(*(x for x in progress.locks if x != record.location), record.location))
+        case LockReleased():
+            return replace(after, locks=tuple(x for x in progress.locks if x != record.location))
+        case PlanAdopted():
+            _expect(progress.state == "running" and record.plan == len(progress.plans), progress, record)
+            adopted = PlanProgress(
+                record.plan, record.job, record.purpose, record.fingerprint, record.steps, record.at
+            )
+            return replace(after, plans=(*progress.plans, adopted))
+        case StepStarted():
+            _expect(progress.state == "running" and record.plan < len(progress.plans), progress, record)
+            return _with_started(after, record)
+        case StepFinished():
+            before = _step(progress, record.plan, record.step, record)
+            seconds = max(record.seconds, record.at - before.at) if before.repeated else record.seconds
+            return _with_step(after, record.plan, record.step, replace(
+                before, state="finished", seconds=seconds, files=record.files, bytes=record.bytes,
+                evidence=record.evidence,
+            ))  # fmt: skip
+        case StepUndone():
+            before = _step(progress, record.plan, record.step, record)
+            return _with_step(
+                after, record.plan, record.step, replace(before, state="undone", left=record.left)
+            )
+        case PlanFinished():
+            _expect(record.plan < len(progress.plans), progress, record)
+            return _with_plan(after, replace(progress.plans[record.plan], finished_at=record.at))
+        case PlanUndone():
+            _expect(record.plan < len(progress.plans), progress, record)
+            return _with_plan(after, replace(progress.plans[record.plan], undone=True, left=record.left))
+        case RunFailed():
+            _expect(progress.state in ("running", "rolling-back"), progress, record)
+            if progress.state == "rolling-back":
+                return replace(after, failure=record)
+            return replace(after, state="interrupted" if record.exit_code == 130 else "failed", failure=record)
+        case RunFinished():
+            _expect(progress.state == "running", progress, record)
+            return replace(after, state="finished")
+        case RollbackStarted():
+            _expect(progress.state not in ("new", "rolled-back"), progress, record)
+            return replace(after, state="rolling-back", failure=None)
+        case RunRolledBack():
+            _expect(progress.state == "rolling-back", progress, record)
+            return replace(after, state="rolled-back")
+
+
+def fold(records: Iterator[Record]) -> Progress:
+    progress = Progress()
+    for record in records:
+        progress = advance(progress, record)
+    return progress
+
+
+def _expect(right: bool, progress: Progress, record: Record) -> None:
+    if not right:
+        raise JournalError(
+            f"record {progress.records} ({record.kind}) cannot follow a run that is {progress.state}",
+            record=progress.records,
+            hint="this journal is not one that stateshift wrote; nothing was changed",
+        )
+
+
+def _step(progress: Progress, plan: int, step: str, record: Record) -> StepProgress:
+    _expect(plan < len(progress.plans) and step in progress.plans[plan].steps, progress, record)
+    return progress.plans[plan].steps[step]
+
+
+def _with_plan(progress: Progress, plan: PlanProgress) -> Progress:
+    return replace(progress, plans=tuple(plan if p.plan == plan.plan else p for p in progress.plans))
+
+
+def _with_started(progress: Progress, record: StepStarted) -> Progress:
+    """A step that was begun before and not finished is begun again. A plan that was taken back and is carried out once
+    more is no longer taken back, nor finished."""
+    plan = progress.plans[record.plan]
+    before = plan.steps.get(record.step)
+    if before is not None and before.state == "started":
+        step = StepProgress(record.phase, "started", before.at, repeated=True)
+    else:
+        step = StepProgress(record.phase, "started", record.at)
+    begun = _with_plan(progress, replace(plan, finished_at=None, undone=False, left=()))
+    return _with_step(begun, record.plan, record.step, step)
+
+
+def _with_step(progress: Progress, plan: int, name: str, step: StepProgress) -> Progress:
+    before = progress.plans[plan]
+    return _with_plan(progress, replace(before, steps={**before.steps, name: step}))

@@ -1,0 +1,145 @@
+"""One thing that happened, at one time: the kinds of records there are. A plan is too long for a record; it names the
+file and the plan's fingerprint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    kind: ClassVar[str] = "run-started"
+    at: float
+    run: str
+    stateshift: str
+    spec: str
+    jobs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunResumed:
+    kind: ClassVar[str] = "run-resumed"
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LockTaken:
+    """Written before the lock is taken, so that whoever takes the run back knows of a lock that may be there."""
+
+    kind: ClassVar[str] = "lock-taken"
+    at: float
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class LockReleased:
+    kind: ClassVar[str] = "lock-released"
+    at: float
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAdopted:
+    """From here on this plan is carried out. `plan` is its number in the run and names its file."""
+
+    kind: ClassVar[str] = "plan-adopted"
+    at: float
+    plan: int
+    job: str
+    purpose: str
+    fingerprint: str
+    steps: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepStarted:
+    kind: ClassVar[str] = "step-started"
+    at: float
+    plan: int
+    phase: str
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepFinished:
+    kind: ClassVar[str] = "step-finished"
+    at: float
+    plan: int
+    step: str
+    seconds: float
+    files: int
+    bytes: int
+    evidence: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StepUndone:
+    kind: ClassVar[str] = "step-undone"
+    at: float
+    plan: int
+    step: str
+    left: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFinished:
+    kind: ClassVar[str] = "plan-finished"
+    at: float
+    plan: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlanUndone:
+    kind: ClassVar[str] = "plan-undone"
+    at: float
+    plan: int
+    left: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunFailed:
+    kind: ClassVar[str] = "run-failed"
+    at: float
+    error: str
+    message: str
+    hint: str | None
+    exit_code: int
+    step: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    kind: ClassVar[str] = "run-finished"
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackStarted:
+    kind: ClassVar[str] = "rollback-started"
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunRolledBack:
+    kind: ClassVar[str] = "run-rolled-back"
+    at: float
+
+
+Record = (
+    RunStarted
+    | RunResumed
+    | LockTaken
+    | LockReleased
+    | PlanAdopted
+    | StepStarted
+    | StepFinished
+    | StepUndone
+    | PlanFinished
+    | PlanUndone
+    | RunFailed
+    | RunFinished
+    | RollbackStarted
+    | RunRolledBack
+)

@@ -1,0 +1,39 @@
+"""The calls everything else makes: gather, propose, apply, resume, roll back, status, verify.
+
+    spec ──gather──▶ facts ──engine.plan──▶ plans ──execute──▶ journal ──summarize──▶ report
+
+    doors        how the outside is reached
+    proposing    everything before a run: reads only
+    running      one run at work: its waves, forward and back
+    calls        what can be asked of a run
+"""
+
+from stateshift.migration.calls import Verdict, apply, progress_of, resume, rollback, status, verify
+from stateshift.migration.doors import Doors, real_doors, world_of
+from stateshift.migration.proposing import (
+    Proposal,
+    decode_proposal,
+    encode_proposal,
+    gather,
+    jobs_of,
+    propose,
+)
+
+__all__ = [
+    "Doors",
+    "Proposal",
+    "Verdict",
+    "apply",
+    "decode_proposal",
+    "encode_proposal",
+    "gather",
+    "jobs_of",
+    "progress_of",
+    "propose",
+    "real_doors",
+    "resume",
+    "rollback",
+    "status",
+    "verify",
+    "world_of",
+]

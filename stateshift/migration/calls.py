@@ -1,0 +1,115 @@
+"""What can be asked of a run: apply, resume, roll back, status, verify."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from shlex import quote
+
+from stateshift import __version__, executor, plain
+from stateshift.errors import JournalError, PlanError
+from stateshift.journal import Journal, Progress, RollbackStarted, RunResumed, RunStarted, decode_records, fold
+from stateshift.migration.doors import Doors, world_of
+from stateshift.migration.proposing import Proposal, encode_proposal, jobs_of, refuse
+from stateshift.migration.running import Run, proposal_of
+from stateshift.report import Report, summarize
+from stateshift.spec import to_plain_spec
+from stateshift.workdir import Workdir
+
+
+def apply(proposal: Proposal, run: str, workdir: Workdir, doors: Doors, only: str | None = None) -> Report:
+    """Carry out a proposal as a new run. What is found now must still be what the plans were made from."""
+    refuse(proposal.plans)
+    jobs = jobs_of(proposal.spec, only)
+    workdir.create()
+    with workdir.hold():
+        journal = Journal(workdir.lines)
+        if journal.progress.state != "new":
+            where = quote(str(workdir.path))
+            raise JournalError(
+                f"{workdir.path} is the workdir of another run",
+                hint=f"stateshift status {where} tells of it; stateshift apply --workdir takes another place",
+            )
+        plain_spec = to_plain_spec(proposal.spec)
+        workdir.write("spec.json", plain_spec)
+        workdir.write("proposal.json", encode_proposal(proposal))
+        names = tuple(job.name for job in jobs)
+        journal.append(RunStarted(doors.clock.now(), run, __version__, plain.fingerprint(plain_spec), names))
+        return Run(proposal, journal, workdir, doors).go()
+
+
+def resume(workdir: Workdir, doors: Doors) -> Report:
+    """Go on where the journal ends. A finished run has nothing left to do."""
+    workdir.require()
+    with workdir.hold():
+        journal = Journal(workdir.lines)
+        match journal.progress.state:
+            case "finished" | "rolled-back":
+                return Run.of(journal, workdir, doors).ended()
+            case "rolling-back":
+                return Run.of(journal, workdir, doors).back()
+            case "new":
+                raise PlanError(
+                    f"{workdir.path} was begun and nothing was done in it",
+                    hint=f"begin again: stateshift apply {quote(str(workdir.path / 'spec.json'))}",
+                )
+            case _:
+                journal.append(RunResumed(doors.clock.now()))
+                return Run.of(journal, workdir, doors).go()
+
+
+def rollback(workdir: Workdir, doors: Doors, discard_progress: bool = False) -> Report:
+    """Take a run back: everything it wrote, and nothing else."""
+    workdir.require()
+    with workdir.hold():
+        journal = Journal(workdir.lines)
+        if journal.progress.state == "new":
+            return summarize(journal.progress)
+        run = Run.of(journal, workdir, doors)
+        match journal.progress.state:
+            case "rolled-back":
+                return run.ended()
+            case "rolling-back":
+                return run.back()
+        run.refuse_to_take_from_another_run()
+        run.refuse_to_take_from_another_job()
+        if not discard_progress:
+            run.refuse_to_lose_progress()
+        journal.append(RollbackStarted(doors.clock.now()))
+        return run.back()
+
+
+def status(workdir: Workdir) -> Report:
+    """Where a run stands. Reads the journal only, also while another process writes it."""
+    workdir.require()
+    return summarize(progress_of(workdir))
+
+
+def progress_of(workdir: Workdir) -> Progress:
+    records, _ = decode_records(workdir.lines.read())
+    return fold(iter(records))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What `verify WORKDIR` found: the steps whose evidence does not hold, and what could not be asked any more."""
+
+    broken: tuple[executor.Broken, ...]
+    notes: tuple[str, ...]
+
+
+def verify(workdir: Workdir, doors: Doors) -> Verdict:
+    """Ask every step of a run whether its evidence still holds. Once the job has gone on from the image, its files are
+    the job's to change: then only what guards the source and the job itself is asked."""
+    workdir.require()
+    progress = progress_of(workdir)  # never a Journal: opening one would cut the line that a live run is writing
+    world = world_of(proposal_of(workdir).spec, progress.run, workdir, doors)
+    broken: list[executor.Broken] = []
+    notes: list[str] = []
+    for adopted in progress.plans:
+        plan = workdir.read_plan(adopted.plan, adopted.fingerprint)
+        gone_on = any(s.phase == "confirm" and s.state == "finished" for s in adopted.steps.values())
+        if gone_on:
+            notes.append(f"{adopted.job} has gone on from its image since: the image's files were not asked")
+        kinds = ("FenceSource", "SubmitJob") if gone_on else ()
+        broken += executor.ask(adopted.plan, plan, adopted, world, kinds)
+    return Verdict(tuple(broken), tuple(notes))

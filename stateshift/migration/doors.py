@@ -1,0 +1,82 @@
+"""How the outside is reached: the adapters of storages and clusters are opened here, and nowhere above."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.protocol import Cluster
+from stateshift.engines.registry import all_entries, all_transforms, engine
+from stateshift.spec import ClusterSpec, Spec
+from stateshift.storage.opening import SystemClock, open_patiently
+from stateshift.storage.protocol import Storage
+from stateshift.storage.wrappers import Pace, Throttled
+from stateshift.survey import Survey
+from stateshift.workdir import Workdir
+from stateshift.world import Clock, Meter, Unwatched, World
+
+
+@dataclass(frozen=True)
+class Doors:
+    """How the outside is reached. Tests put in-memory twins here; nothing else has to be patched."""
+
+    open_storage: Callable[[str], Storage]
+    open_cluster: Callable[[ClusterSpec, Workdir], Cluster]
+    clock: Clock
+    meter: Meter = field(default_factory=Unwatched)
+    stop: threading.Event = field(default_factory=threading.Event)
+    host: str = "localhost"
+
+
+def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:
+    """The world as it is: storages by their URL, retried where an error may pass; clusters by their kind."""
+    interrupt, watched = stop or threading.Event(), meter or Unwatched()
+
+    def cluster(spec: ClusterSpec, workdir: Workdir) -> Cluster:
+        return open_cluster(
+            spec, str(workdir.path), open_storage=open_patiently, say=watched.say, interrupt=interrupt
+        )
+
+    return Doors(open_patiently, cluster, SystemClock(), watched, interrupt, socket.gethostname())
+
+
+def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
+    """Everything the steps of one run may touch; storages and clusters are opened once."""
+    storages: dict[str, Storage] = {}
+    clusters: dict[str, Cluster] = {}
+    opening = threading.Lock()
+    throttled = spec.bytes_per_second or spec.operations_per_second
+    pace = Pace(doors.clock, spec.bytes_per_second, spec.operations_per_second) if throttled else None
+
+    def storage(location: str) -> Storage:
+        with opening:
+            if location not in storages:
+                opened = doors.open_storage(location)
+                storages[location] = opened if pace is None else Throttled(opened, pace)
+            return storages[location]
+
+    def cluster(name: str) -> Cluster:
+        with opening:
+            if name not in clusters:
+                clusters[name] = doors.open_cluster(spec.cluster(name), workdir)
+            return clusters[name]
+
+    return World(
+        storage=storage,
+        cluster=cluster,
+        transforms=all_transforms(),
+        entries=all_entries(),
+        clock=doors.clock,
+        run=run,
+        meter=doors.meter,
+        stop=doors.stop,
+        parallel=spec.parallel,
+        fence=lambda location: _fence(engine(spec.engine).survey(storage(location))),
+    )
+
+
+def _fence(survey: Survey) -> str | None:
+    return next((image.fence for image in survey.images if image.fence is not None), None)

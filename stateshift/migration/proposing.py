@@ -1,0 +1,147 @@
+"""Before anything happens: what is there is gathered, and what would be done is proposed. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from stateshift import __version__, plain
+from stateshift.clusters.opening import check_submit
+from stateshift.clusters.protocol import StopRequest
+from stateshift.engines.registry import Engine, engine
+from stateshift.errors import PlanError, SpecError
+from stateshift.estimating import estimated, probe
+from stateshift.migration.doors import Doors
+from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
+from stateshift.spec import JobSpec, Spec, parse_spec, to_plain_spec
+from stateshift.storage.protocol import Storage
+from stateshift.survey import ClusterFacts, Facts, Finding, Survey
+from stateshift.workdir import Workdir
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What `plan` prints and `apply` executes: the plans of every job that was asked for."""
+
+    spec: Spec
+    plans: tuple[Plan, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        return plain.fingerprint([to_plain_spec(self.spec), [plan.fingerprint for plan in self.plans]])
+
+    @property
+    def refusals(self) -> tuple[Finding, ...]:
+        return tuple(finding for plan in self.plans for finding in plan.refusals)
+
+
+def encode_proposal(proposal: Proposal) -> dict[str, Any]:
+    return {
+        "stateshift_plan": PLAN_VERSION,
+        "stateshift": __version__,
+        "fingerprint": proposal.fingerprint,
+        "spec": to_plain_spec(proposal.spec),
+        "plans": [encode_plan(plan) for plan in proposal.plans],
+    }
+
+
+def decode_proposal(value: Any) -> Proposal:
+    """A saved plan, read back; one that another version made or somebody changed is refused."""
+    if not isinstance(value, dict) or "stateshift_plan" not in value:
+        raise PlanError("not a saved plan", hint="make one: stateshift plan SPEC -o FILE")
+    if value["stateshift_plan"] != PLAN_VERSION:
+        raise PlanError(
+            f"the plan was made by another version of stateshift ({value.get('stateshift', 'unknown')}; "
+            f"this is {__version__})",
+            hint="make it again: stateshift plan SPEC -o FILE",
+        )
+    try:
+        spec, plans = parse_spec(plain.canonical(value.get("spec"))), value.get("plans")
+        proposal = Proposal(spec, tuple(decode_plan(plan) for plan in list(plans or ())))
+    except (SpecError, TypeError):
+        proposal = None
+    if proposal is None or proposal.fingerprint != value.get("fingerprint"):
+        raise PlanError(
+            "the saved plan does not match its fingerprint: it was changed by hand or damaged",
+            hint="make it again: stateshift plan SPEC -o FILE",
+        )
+    return proposal
+
+
+def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bool = False) -> Facts:
+    """All the reading there is before a plan exists."""
+    kind = engine(spec.engine)
+    if job.submit is not None and job.target_cluster is not None:
+        check_submit(spec.cluster(job.target_cluster).kind, job.submit.options, f"/jobs/{spec.jobs.index(job)}/submit")
+    source = doors.open_storage(job.source)
+    surveyed = _surveyed(kind.survey(source), source)
+    return Facts(
+        source=surveyed,
+        target=_survey(spec, job.target, doors) if job.target else surveyed,
+        merges=tuple(_survey(spec, location, doors) for location in job.merge_locations),
+        data=tuple((_data(kind, d.source, doors, True), _data(kind, d.target, doors, d.copy)) for d in job.data),
+        source_cluster=_cluster_facts(spec, job.source_cluster, job, doors, workdir, running=True),
+        target_cluster=_cluster_facts(spec, job.target_cluster, job, doors, workdir, running=False),
+        rates=probe(source, surveyed) if probing else None,
+        at=doors.clock.now(),
+    )
+
+
+def propose(spec: Spec, doors: Doors, workdir: Workdir, only: str | None = None) -> Proposal:
+    """The plans of the spec's jobs, with estimates. Reads, and changes nothing."""
+    plans = []
+    for job in jobs_of(spec, only):
+        facts = gather(spec, job, doors, workdir, probing=True)
+        made = engine(spec.engine).plan(spec, job, facts)
+        plans += [replace(plan, estimate=estimated(plan, facts)) for plan in made]
+    return Proposal(spec, tuple(plans))
+
+
+def jobs_of(spec: Spec, only: str | None) -> tuple[JobSpec, ...]:
+    """The jobs to work on: all, or the one whose name matches (IS-3)."""
+    if only is None:
+        return spec.jobs
+    job = spec.job(only)
+    if job is None:
+        names = ", ".join(sorted(job.name for job in spec.jobs))
+        raise PlanError(f"the spec has no job {only!r}", hint=f"--job takes one of: {names}")
+    return (job,)
+
+
+def _survey(spec: Spec, location: str, doors: Doors) -> Survey:
+    storage = doors.open_storage(location)
+    return _surveyed(engine(spec.engine).survey(storage), storage)
+
+
+def _surveyed(survey: Survey, storage: Storage) -> Survey:
+    traits = storage.traits
+    return replace(survey, traits={"renames": traits.renames, "keeps_times": traits.keeps_times})
+
+
+def _data(kind: Engine, location: str, doors: Doors, ours: bool) -> Survey:
+    """A place the job reads or writes: its files; and, where somebody else brought them there, whether they know."""
+    storage = doors.open_storage(location)
+    files = tuple(sorted(storage.list()))
+    findings = () if ours else kind.misplaced(storage, files)
+    return _surveyed(Survey(storage.location, None, "data" if files else "empty", files, (), findings), storage)
+
+
+def _cluster_facts(
+    spec: Spec, name: str | None, job: JobSpec, doors: Doors, workdir: Workdir, running: bool
+) -> ClusterFacts | None:
+    if name is None:
+        return None
+    cluster = doors.open_cluster(spec.cluster(name), workdir)
+    state, found = "unknown", None
+    if running:
+        request = StopRequest(job.name, job.source, job.stop.get("tag"), options=job.stop)
+        status = cluster.find_source(request)
+        state, found = str(status.state), status.id
+    return ClusterFacts(name, cluster.kind, cluster.version(), state, found)
+
+
+def refuse(plans: tuple[Plan, ...]) -> None:
+    refusals = [finding for plan in plans for finding in plan.refusals]
+    if refusals:
+        more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
+        raise PlanError(refusals[0].message + more, hint=refusals[0].hint)

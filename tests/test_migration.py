@@ -1,0 +1,248 @@
+"""The calls that everything else makes, on a disk and clusters in memory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from stateshift import migration
+from stateshift.clusters.protocol import Submission
+from stateshift.errors import Interrupted, PlanError
+from stateshift.formats.marks import INDEX, decode_index, fence_owner
+from stateshift.spec import parse_spec
+from stateshift.step import CompareImages
+from tests.support.checkpoints import QUERY, Checkpoint
+from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
+
+
+def commit(ground: Ground, location: str, batch: int) -> None:
+    """What a job does that goes on."""
+    extra = Checkpoint(batches=batch + 1).files()
+    state = [f"state/0/{shard}/{batch + 1}.delta" for shard in (0, 1)]
+    for path in (f"offsets/{batch}", *state, f"commits/{batch}"):
+        ground.put(f"{location}/{path}", extra[path])
+
+
+def going_on(ground: Ground) -> None:
+    """From now on a job that is started from the target commits its next batch."""
+
+    def start(submission: Submission) -> None:
+        if submission.location == TARGET:
+            commit(ground, TARGET, 3)
+
+    ground.cluster._on_start = start
+
+
+@pytest.mark.row("IS-5")
+def test_a_stopped_job_moves_and_its_source_is_fenced_and_otherwise_as_it_was(ground: Ground) -> None:
+    ground.write()
+    report = ground.apply(spec_of(operators=["Count (5)"]))
+    assert (report.state, report.failure) == ("finished", None)
+    files = Checkpoint().files()
+    there = ground.held(TARGET)
+    assert {"metadata", "offsets/1", "offsets/2", "commits/2"} <= there.keys()
+    assert all(there[path] == files[path] for path in there)
+    source = ground.held(SOURCE)
+    assert {fence_owner(source.pop(path)) for path in ("offsets/3", "commits/3")} == {"run-run"}
+    assert source == files
+    assert "Count (5)" in decode_index(ground.disk.snapshot(TARGET)[INDEX])
+    assert not ground.locks()
+
+
+def test_proposing_changes_nothing(ground: Ground) -> None:
+    ground.write()
+    before = ground.disk.snapshot(temporaries=True)
+    proposal = ground.propose(spec_of())
+    assert proposal.plans[0].estimate is not None
+    assert ground.disk.snapshot(temporaries=True) == before
+    assert not (ground.folder / "planning").exists()
+
+
+def test_a_saved_proposal_is_applied_as_if_it_had_not_been_saved(ground: Ground) -> None:
+    ground.write()
+    proposal = ground.propose(spec_of())
+    saved = json.loads(json.dumps(migration.encode_proposal(proposal)))
+    assert migration.decode_proposal(saved) == proposal
+    assert ground.apply(migration.decode_proposal(saved)).state == "finished"
+
+
+@pytest.mark.row("IS-13")
+def test_a_running_job_is_stopped_moved_and_started_once_with_its_downtime_told(ground: Ground) -> None:
+    ground.write()
+    ground.cluster.run("orders", SOURCE)
+    going_on(ground)
+    report = ground.apply(running_spec())
+    assert [request.location for request in ground.cluster.stops] == [SOURCE]
+    assert [submission.location for submission in ground.cluster.submissions] == [TARGET]
+    assert report.downtime_seconds is not None
+    assert report.jobs[0].downtime_from == "halt"
+
+
+def test_a_running_job_that_commits_until_it_stops_moves_at_its_last_epoch(ground: Ground) -> None:
+    ground.write()
+    ground.cluster.run("orders", SOURCE)
+    ground.cluster._on_stop = lambda request: commit(ground, SOURCE, 3)
+    proposal = ground.propose(running_spec())
+    ground.cluster._on_start = lambda submission: commit(ground, TARGET, 4)
+    assert ground.apply(proposal).state == "finished"
+    assert "commits/3" in ground.held(TARGET)
+
+
+def test_a_fork_leaves_a_running_source_alone_and_has_another_id(ground: Ground) -> None:
+    ground.write()
+    proposal = ground.propose(spec_of(mode="fork"))
+    commit(ground, SOURCE, 3)  # it goes on while we plan
+    before = ground.held(SOURCE)
+    ground.apply(proposal)
+    assert ground.held(SOURCE) == before
+    there = ground.held(TARGET)
+    assert json.loads(there["metadata"])["id"] != QUERY
+    assert "commits/3" in there, "the newest commit at the time of the copy"
+
+
+@pytest.mark.row("IS-4")
+def test_merge_directories_end_in_the_target_and_a_rollback_puts_everything_back(ground: Ground) -> None:
+    ground.write(prefix="own")
+    ground.write(location="file:///here/north", prefix="other")
+    before = ground.disk.snapshot()
+    ground.apply(spec_of(merge_jobs=["file:///here/north"]))
+    assert {path.split("/")[0] for path in ground.held(TARGET)} == {"own", "other"}
+    assert {path.split("/")[0] for path in ground.held(SOURCE)} == {"own", "other"}
+    report = ground.rollback()
+    assert report.state == "rolled-back"
+    assert ground.disk.snapshot() == before
+
+
+def test_jobs_move_one_after_the_other_in_the_order_of_the_spec(ground: Ground) -> None:
+    jobs = [{"name": n, "checkpoint_location": f"/here/{n}", "remote_location": f"/there/{n}"} for n in ("b", "a")]
+    for job in jobs:
+        ground.write(location=job["checkpoint_location"])
+    spec = parse_spec(json.dumps({"version": 1, "engine": "spark", "jobs": jobs}))
+    report = ground.apply(spec)
+    assert [job.job for job in report.jobs] == ["b", "a"]
+    assert ground.held("file:///there/a") and ground.held("file:///there/b")
+
+
+@pytest.mark.row("IS-3")
+def test_one_job_of_several_is_chosen_by_its_name(ground: Ground) -> None:
+    ground.write()
+    proposal = migration.propose(spec_of(), ground.doors, ground.workdir(), "orders")
+    assert [plan.job for plan in proposal.plans] == ["orders"]
+    with pytest.raises(PlanError, match="has no job 'other'") as caught:
+        migration.propose(spec_of(), ground.doors, ground.workdir(), "other")
+    assert "orders" in (caught.value.hint or "")
+
+
+# ---- resume, roll back, verify
+
+
+def test_an_interrupted_run_says_how_to_go_on_and_does(ground: Ground) -> None:
+    ground.write()
+    proposal, doors = ground.propose(spec_of()), ground.doors
+    doors.stop.set()
+    with pytest.raises(Interrupted) as caught:
+        migration.apply(proposal, "r", ground.workdir(), doors)
+    assert caught.value.exit_code == 130
+    assert caught.value.hint == f"stateshift resume {ground.workdir().path}"
+    assert migration.status(ground.workdir()).state == "interrupted"
+    assert ground.resume().state == "finished"
+
+
+def test_resuming_a_finished_run_does_nothing_again(ground: Ground) -> None:
+    ground.write()
+    ground.apply(spec_of())
+    before, journal = ground.disk.snapshot(), ground.workdir().lines.read()
+    assert ground.resume().state == "finished"
+    assert (ground.disk.snapshot(), ground.workdir().lines.read()) == (before, journal)
+
+
+def test_a_rollback_leaves_everything_as_it_was_and_can_be_repeated(ground: Ground) -> None:
+    ground.write()
+    before = ground.disk.snapshot()
+    ground.apply(spec_of(operators=["x"]))
+    assert ground.rollback().left == ()
+    assert ground.disk.snapshot() == before
+    assert ground.rollback().state == "rolled-back"
+    assert ground.resume().state == "rolled-back"
+
+
+def test_after_a_rollback_the_same_spec_can_be_applied_again(ground: Ground) -> None:
+    ground.write()
+    ground.apply(spec_of())
+    ground.rollback()
+    assert ground.apply(spec_of(), "second").state == "finished"
+
+
+def test_a_rollback_leaves_what_somebody_else_put_there_and_says_so(ground: Ground) -> None:
+    ground.write()
+    ground.apply(spec_of())
+    ground.put(f"{TARGET}/notes.txt", b"mine")
+    ground.put(f"{TARGET}/state/0/0/2.delta", b"changed")
+    report = ground.rollback()
+    assert ground.held(TARGET) == {"notes.txt": b"mine", "state/0/0/2.delta": b"changed"}
+    assert any("state/0/0/2.delta: changed since" in line for line in report.jobs[0].left)
+    assert any("2 files that this run did not write" in line for line in report.left)
+
+
+def test_a_rollback_of_a_job_that_has_committed_since_asks_first(ground: Ground) -> None:
+    ground.write()
+    ground.cluster.run("orders", SOURCE)
+    going_on(ground)
+    ground.apply(running_spec())
+    before = ground.disk.snapshot()
+    with pytest.raises(PlanError, match="would throw them away") as caught:
+        ground.rollback()
+    assert caught.value.hint == (
+        f"if that is what you want: stateshift rollback {ground.workdir().path} --discard-progress"
+    )
+    assert ground.disk.snapshot() == before
+    assert ground.rollback(discard_progress=True).state == "rolled-back"
+    assert ground.cluster.submissions[-1].location == SOURCE, "the old job runs again"
+    assert ground.held(SOURCE) == Checkpoint().files()
+
+
+def test_a_rollback_also_asks_where_a_person_started_the_job(ground: Ground) -> None:
+    """No cluster in the spec: only the image itself tells that it went on."""
+    ground.write()
+    ground.apply(spec_of())
+    commit(ground, TARGET, 3)
+    with pytest.raises(PlanError, match="would throw them away"):
+        ground.rollback()
+    assert "commits/2" in ground.held(TARGET)
+
+
+def test_the_evidence_of_a_finished_run_holds_until_somebody_changes_a_file(ground: Ground) -> None:
+    ground.write()
+    ground.apply(spec_of())
+    assert migration.verify(ground.workdir(), ground.doors).broken == ()
+    ground.put(f"{TARGET}/offsets/2", b"changed")
+    ground.remove(f"{SOURCE}/commits/3")
+    broken = migration.verify(ground.workdir(), ground.doors).broken
+    assert {found.step for found in broken} == {"publish/2", "halt/fence"}
+
+
+def test_verify_leaves_a_line_alone_that_another_process_is_just_writing(ground: Ground) -> None:
+    ground.write()
+    ground.apply(spec_of())
+    journal = ground.workdir().path / "journal"
+    journal.write_bytes(journal.read_bytes() + b'0badc0de {"at":')
+    before = journal.read_bytes()
+    migration.verify(ground.workdir(), ground.doors)
+    migration.status(ground.workdir())
+    assert journal.read_bytes() == before
+
+
+@pytest.mark.parametrize("verify", ["entries", "digests", "none"])
+def test_every_way_to_verify_moves_the_same_image(ground: Ground, verify: str) -> None:
+    ground.write()
+    proposal = ground.propose(spec_of(verify=verify))
+    assert any(isinstance(step, CompareImages) for step in proposal.plans[0]) is (verify != "none")
+    ground.apply(proposal)
+    assert ground.held(TARGET)["commits/2"] == Checkpoint().files()["commits/2"]

@@ -1,0 +1,120 @@
+"""The run, told: nothing in a report that is not in the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from stateshift.journal import (
+    PlanAdopted,
+    PlanFinished,
+    PlanUndone,
+    Record,
+    RollbackStarted,
+    RunFailed,
+    RunFinished,
+    RunResumed,
+    RunRolledBack,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+    StepUndone,
+    fold,
+)
+from stateshift.report import FailureReport, Report, summarize
+
+
+def report(*records: Record) -> Report:
+    return summarize(fold(iter((RunStarted(100.0, "r", "0", "s", ("orders",)), *records))))
+
+
+def plan(number: int = 0, at: float = 101.0, purpose: str = "move") -> PlanAdopted:
+    return PlanAdopted(at, number, "orders", purpose, "f", 1)
+
+
+def step(phase: str, name: str, at: float, seconds: float, number: int = 0, files: int = 0, size: int = 0,
+         evidence: Mapping[str, Any] | None = None) -> tuple[Record, ...]:  # fmt: skip
+    return (
+        StepStarted(at, number, phase, name),
+        StepFinished(at + seconds, number, name, seconds, files, size, evidence or {}),
+    )
+
+
+STOP = {"state_before": "running", "state": "finished", "at": 102.0, "seconds": 1.0}
+CONFIRM = {"committed": ["commits/3"], "idle": [], "epoch": 2, "at": 130.0, "seconds": 5.0}
+
+WHOLE = (
+    plan(0, 101.0, "halt"), *step("halt", "halt/stop", 102.0, 1.0, 0, evidence=STOP), PlanFinished(103.0, 0),
+    plan(1, 104.0), *step("copy", "copy/0", 105.0, 4.0, 1, 10, 1000), *step("copy", "copy/1", 106.0, 1.0, 1, 5, 50),
+    *step("publish", "publish/0", 110.0, 1.0, 1, 1, 7), *step("submit", "submit/job", 112.0, 1.0, 1),
+    *step("confirm", "confirm/progress", 125.0, 5.0, 1, evidence=CONFIRM), PlanFinished(130.0, 1), RunFinished(131.0),
+)  # fmt: skip
+
+
+def test_downtime_is_from_the_halt_to_the_first_batch_on_the_target() -> None:
+    told = report(*WHOLE)
+    assert (told.state, told.seconds, told.downtime_seconds) == ("finished", 31.0, 28.0)
+    assert told.jobs[0].downtime_from == "halt"
+
+
+@pytest.mark.row("T-22")
+def test_phases_are_a_timeline_in_their_order_with_what_was_done() -> None:
+    phases = report(*WHOLE).phases
+    assert [phase.name for phase in phases] == ["halt", "copy", "publish", "submit", "confirm"]
+    copy = phases[1]
+    assert (copy.start, copy.seconds, copy.steps, copy.done, copy.files, copy.bytes) == (5.0, 4.0, 2, 2, 15, 1050)
+    assert (report(*WHOLE).jobs[0].files, report(*WHOLE).jobs[0].bytes) == (16, 1057)
+
+
+def test_a_job_that_was_stopped_before_has_only_the_runs_own_part_of_the_downtime() -> None:
+    told = report(plan(), *step("copy", "copy/0", 105.0, 1.0, evidence={"files": []}),
+                  *step("confirm", "confirm/progress", 110.0, 5.0, evidence={**CONFIRM, "at": 115.0}))  # fmt: skip
+    assert told.downtime_seconds == 10.0
+    assert told.jobs[0].downtime_from == "start of the run: the job was stopped before"
+
+
+def test_without_a_first_batch_there_is_no_downtime_to_tell() -> None:
+    assert report(plan(), *step("copy", "copy/0", 105.0, 1.0), PlanFinished(107.0, 0), RunFinished(108.0)
+                  ).downtime_seconds is None  # fmt: skip
+
+
+def test_a_job_without_input_is_told_as_idle() -> None:
+    idle = {**CONFIRM, "committed": [], "idle": ["commits/3"]}
+    told = report(plan(), *step("confirm", "confirm/progress", 110.0, 5.0, evidence=idle))
+    assert told.jobs[0].idle
+    assert "nothing to read" in told.jobs[0].notes[0]
+
+
+def test_a_step_that_was_begun_and_not_finished_counts_as_not_done() -> None:
+    told = report(plan(), StepStarted(105.0, 0, "copy", "copy/0"))
+    assert (told.phases[0].steps, told.phases[0].done, told.phases[0].files) == (1, 0, 0)
+    assert (told.state, told.jobs[0].state) == ("running", "unfinished")
+
+
+def test_a_failure_is_told_until_the_run_goes_on() -> None:
+    failed = (plan(), StepStarted(105.0, 0, "copy", "copy/0"),
+              RunFailed(106.0, "StorageError", "full", "df -h", 6, "copy/0"))  # fmt: skip
+    told = report(*failed)
+    assert told.failure is not None
+    assert told.state == "failed"
+    assert told.failure == FailureReport("StorageError", "full", "df -h", 6, "copy/0")
+    assert report(*failed, RunResumed(107.0)).failure is None
+
+
+def test_what_a_rollback_had_to_leave_is_told() -> None:
+    told = report(
+        plan(), *step("copy", "copy/0", 105.0, 1.0, files=1), RollbackStarted(110.0),
+        StepUndone(111.0, 0, "copy/0", ("x: changed since",)),
+        PlanUndone(112.0, 0, ("file:///t: 1 files that this run did not write (y …)",)), RunRolledBack(113.0),
+    )  # fmt: skip
+    assert (told.state, told.jobs[0].state) == ("rolled-back", "rolled-back")
+    assert told.jobs[0].left == ("x: changed since",)
+    assert told.left[0].startswith("file:///t: 1 files")
+    assert told.downtime_seconds is None
+
+
+def test_a_run_that_only_began_has_a_report() -> None:
+    told = report()
+    assert (told.state, told.phases, told.jobs) == ("running", (), ())
