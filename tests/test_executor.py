@@ -13,6 +13,7 @@ from stateshift.journal import Journal, RollbackStarted, RunFailed, RunResumed
 from stateshift.plan import Plan
 from stateshift.report import summarize
 from stateshift.step import CopyFiles, Evidence
+from stateshift.storage.memory import ProcessGone
 from stateshift.survey import FileInfo
 from stateshift.world import World
 from tests.support.steps import SOURCE, TARGET, KeptLines, Stage, Told, journal_of, phase, plan_of
@@ -242,8 +243,12 @@ def test_a_rollback_sweeps_the_places_it_wrote_to_and_names_what_is_not_ours() -
     plan = plan_of(phase("copy", copy))
     journal = run_up_to(plan, KeptLines(), stage)
     stage.give(TARGET, theirs=b"3")
+    killed = stage.world.storage(TARGET)
+    with pytest.raises(ProcessGone):
+        killed.write("c", lambda: (stage.disk.kill(), iter((b"4",)))[1])
+    assert len(stage.disk.snapshot(TARGET, temporaries=True)) == 4
     executor.roll_back(0, plan, stage.world, journal)
-    assert stage.disk.snapshot(TARGET) == {"theirs": b"3"}
+    assert stage.disk.snapshot(TARGET, temporaries=True) == {"theirs": b"3"}
     assert stage.disk.snapshot(SOURCE) == {"a": b"1", "b": b"2"}
     assert summarize(journal.progress).left == (f"{TARGET}: 1 files that this run did not write (theirs …)",)
 
@@ -260,6 +265,7 @@ def test_ask_names_each_finished_step_whose_evidence_is_broken() -> None:
     assert executor.ask(0, plan, Journal(lines).progress.plans[0], stage.world, kinds=("CopyFiles",)) == []
 
 
+@pytest.mark.row("T-22")
 def test_downtime_is_counted_from_the_first_attempt_to_stop_the_job() -> None:
     """A kill between the stop and its record does not make the job's time in the dark disappear."""
     stage = Stage()

@@ -66,6 +66,7 @@ def each(moments: list[Moment], attempt: Callable[[Moment], list[str]]) -> None:
     assert not told, f"of {len(moments)} moments\n" + "\n".join(told)
 
 
+@pytest.mark.row("IS-16", "IS-19")
 def test_a_run_killed_at_any_moment_and_resumed_ends_like_one_that_was_not(place: Scenario) -> None:
     moments, expected = undisturbed(place)
     assert len(moments) > (300 if place.events() else 100)

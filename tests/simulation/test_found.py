@@ -8,7 +8,7 @@ import pytest
 
 from stateshift.errors import JournalError, PlanError, StalePlan
 from stateshift.report import Report
-from tests.simulation.ground import JOB, FickleCluster, Ground, Moment, Trouble
+from tests.simulation.ground import JOB, FickleCluster, Ground, Moment, Run, Trouble
 from tests.support.checkpoints import put
 
 
@@ -87,6 +87,21 @@ def test_nobody_moves_on_from_a_target_that_is_still_being_worked_on(ground: Gro
     assert isinstance(outcome, JournalError) and "is the target of run run1, which has not ended" in outcome.fact
     ground.rollback(first)
     ground.look()
+
+
+def test_a_rollback_that_was_killed_does_not_go_on_under_a_run_that_has_moved_on_since(ground: Ground) -> None:
+    first = ground.plan()
+    ground.mood = "idle"
+    ground.apply(first)
+    second = ground.plan()
+    ground.rollback(first, killed("after journal rollback-started"))
+    assert isinstance(ground.apply(second), Report)
+    for again in (ground.resume, ground.rollback):
+        outcome = again(first)
+        assert isinstance(outcome, PlanError) and "has moved orders on" in outcome.fact
+    ground.look()
+    ground.rollback(second)
+    assert isinstance(ground.plan(), Run)
 
 
 def test_the_slower_of_two_runs_on_one_source_does_not_start_the_old_job_again(ground: Ground) -> None:
