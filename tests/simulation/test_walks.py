@@ -1,7 +1,7 @@
-"""Random walks: plan, apply, kill, resume, roll back and verify in any order, against what little is known for certain.
+"""Random walks: plan, apply, kill, resume, roll back and verify in any order, against what is known for certain.
 
-Reproducible: the same 5,000 steps each time. With STATESHIFT_SEED they are others, of that seed. What a walk found stands
-in test_found.py.
+Reproducible: the same 5,000 steps each time. With STATESHIFT_SEED they are others, of that seed. What walks and kills
+have found stands in test_found.py.
 """
 
 from __future__ import annotations
