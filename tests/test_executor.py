@@ -1,192 +1,288 @@
-"""One loop: barriers, order, no more steps after a failure, nothing twice, and back the same way."""
+"""The executor: the order of things, what is skipped, what happens when a step fails, and the way back."""
 
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable
 
 import pytest
 
 from stateshift import executor
-from stateshift.errors import StorageError
-from stateshift.journal import Journal, PlanAdopted, RollbackStarted, RunFailed, RunResumed, RunStarted
-from stateshift.plan import Phase, Plan, phases_of
-from stateshift.step import CopyFiles, WriteFile
-from stateshift.storage.protocol import Content, Storage, Traits
+from stateshift.errors import ClusterError, Interrupted, StorageError
+from stateshift.journal import Journal, RollbackStarted, RunFailed, RunResumed
+from stateshift.plan import Plan
+from stateshift.report import summarize
+from stateshift.step import CopyFiles, Evidence
+from stateshift.storage.memory import ProcessGone
 from stateshift.survey import FileInfo
-from tests.support.worlds import Twins
-
-HERE, THERE = "file:///here", "file:///there"
-
-
-class Lines:
-    content = b""
-
-    def read(self) -> bytes:
-        return self.content
-
-    def append(self, line: bytes) -> None:
-        self.content += line
-
-    def cut(self, size: int) -> None:
-        self.content = self.content[:size]
+from stateshift.world import World
+from tests.support.steps import SOURCE, TARGET, KeptLines, Stage, Told, journal_of, phase, plan_of
 
 
-class Watching:
-    """A storage that notes when each write begins and ends, takes its time, and fails where it is told to."""
+def failing(error: Exception) -> Callable[[World], Evidence]:
+    def does(world: World) -> Evidence:
+        raise error
 
-    def __init__(self, storage: Storage, seen: list[tuple[str, str]], failing: set[str]) -> None:
-        self._storage, self._seen, self._failing, self._lock = storage, seen, failing, threading.Lock()
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._storage, name)
-
-    @property
-    def location(self) -> str:
-        return self._storage.location
-
-    @property
-    def traits(self) -> Traits:
-        return self._storage.traits
-
-    def list(self, under: str = "") -> Iterator[FileInfo]:
-        return self._storage.list(under)
-
-    def write(self, path: str, content: Content, modified: float | None = None) -> int:
-        with self._lock:
-            self._seen.append(("begin", path))
-        time.sleep(0.005)
-        if path in self._failing:
-            raise StorageError(f"no space for {path}", location=self.location)
-        written = self._storage.write(path, content, modified)
-        with self._lock:
-            self._seen.append(("end", path))
-        return written
+    return does
 
 
-def writes(*paths: str) -> tuple[WriteFile, ...]:
-    return tuple(WriteFile.of(f"step/{path}", THERE, path, path.encode()) for path in paths)
+def resumed(lines: KeptLines) -> Journal:
+    journal = Journal(KeptLines(lines.content))
+    if journal.progress.state == "running":  # as a kill leaves it; else a failure was written down
+        journal.append(RunFailed(5.0, "StorageError", "failed", None, 6))
+    journal.append(RunResumed(6.0))
+    return journal
 
 
-def plan_of(*phases: Phase) -> Plan:
-    return Plan("orders", "spark", "move", HERE, THERE, 2, phases_of(*phases), (), "facts")
+def test_a_phase_begins_when_all_steps_of_the_one_before_have_ended() -> None:
+    said: list[str] = []
+    plan = plan_of(
+        phase("copy", *(Told(f"copy/{n}", said) for n in range(8))),
+        phase("transform", *(Told(f"transform/{n}", said) for n in range(8))),
+        phase("compare", Told("compare/0", said)),
+    )
+    executor.execute(0, plan, Stage().world, journal_of(plan))
+    order = [line.split()[1].split("/")[0] for line in said]
+    assert order == ["copy"] * 16 + ["transform"] * 16 + ["compare"] * 2
 
 
-class Bench:
-    """A plan, adopted, on a disk that is watched."""
-
-    def __init__(self, plan: Plan, parallel: int = 4, failing: tuple[str, ...] = ()) -> None:
-        self.seen: list[tuple[str, str]] = []
-        self.failing = set(failing)
-        self.twins = Twins(wrap=lambda storage: Watching(storage, self.seen, self.failing))  # type: ignore[arg-type,return-value]
-        self.world = replace(self.twins.world, parallel=parallel)
-        self.plan, self.journal = plan, Journal(Lines())
-        self.journal.append(RunStarted(1.0, "run-1", "0", "spec", ("orders",)))
-        steps = sum(len(phase.steps) for phase in plan.phases)
-        self.journal.append(PlanAdopted(2.0, 0, "orders", "move", plan.fingerprint, steps))
-
-    def run(self) -> None:
-        executor.execute(0, self.plan, self.world, self.journal)
-
-    def begun(self) -> list[str]:
-        return [path for what, path in self.seen if what == "begin"]
+def test_an_ordered_phase_runs_its_steps_one_after_the_other() -> None:
+    said: list[str] = []
+    plan = plan_of(phase("publish", *(Told(f"publish/{n}", said) for n in range(9)), ordered=True))
+    executor.execute(0, plan, Stage().world, journal_of(plan))
+    assert said == [f"{what} publish/{n}" for n in range(9) for what in ("run", "ran")]
 
 
-COPY, PUBLISH = ("a", "b", "c", "d", "e", "f"), ("x", "y", "z")
+@pytest.mark.parametrize("parallel", [1, 2, 3])
+def test_no_more_steps_run_at_once_than_the_world_allows_and_no_fewer(parallel: int) -> None:
+    lock, now, most = threading.Lock(), [0], [0]
+    together = threading.Barrier(parallel)
+
+    def does(world: World) -> Evidence:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        together.wait(10)  # passed only where that many run at the same time
+        with lock:
+            now[0] -= 1
+        return {}
+
+    plan = plan_of(phase("copy", *(Told(f"copy/{n}", [], does) for n in range(parallel * 4))))
+    executor.execute(0, plan, Stage(parallel=parallel).world, journal_of(plan))
+    assert most[0] == parallel
 
 
-def test_phases_are_barriers() -> None:
-    bench = Bench(plan_of(Phase("copy", writes(*COPY)), Phase("publish", writes(*PUBLISH), ordered=True)))
-    bench.run()
-    last_copy = max(bench.seen.index(("end", path)) for path in COPY)
-    assert last_copy < min(bench.seen.index(("begin", path)) for path in PUBLISH)
+def test_after_the_first_failure_no_step_begins_and_those_that_run_end() -> None:
+    said: list[str] = []
+    failed = threading.Event()
+
+    def fail(world: World) -> Evidence:
+        failed.set()
+        raise StorageError("the disk is full")
+
+    def slow(world: World) -> Evidence:
+        failed.wait(10)
+        threading.Event().wait(0.05)
+        return {"done": True}
+
+    steps = [Told("copy/0", said, slow), Told("copy/1", said, fail), *(Told(f"copy/{n}", said) for n in range(2, 9))]
+    plan = plan_of(phase("copy", *steps), phase("compare", Told("compare/0", said)))
+    journal = journal_of(plan)
+    with pytest.raises(StorageError, match="the disk is full") as caught:
+        executor.execute(0, plan, Stage(parallel=2).world, journal)
+    assert caught.value.where["step"] == "copy/1"
+    assert said == ["run copy/0", "run copy/1", "ran copy/0"]
+    assert journal.progress.plans[0].finished("copy/0"), "its evidence is written down, though another one failed"
+    assert not journal.progress.plans[0].finished("copy/1")
 
 
-def test_the_steps_of_an_ordered_phase_follow_one_another() -> None:
-    bench = Bench(plan_of(Phase("publish", writes(*PUBLISH), ordered=True)))
-    bench.run()
-    assert bench.seen == [(what, path) for path in PUBLISH for what in ("begin", "end")]
-
-
-@pytest.mark.parametrize("parallel", [1, 3])
-def test_never_more_steps_run_at_once_than_the_world_allows(parallel: int) -> None:
-    bench = Bench(plan_of(Phase("copy", writes(*COPY))), parallel)
-    bench.run()
-    running, most = 0, 0
-    for what, _ in bench.seen:
-        running += 1 if what == "begin" else -1
-        most = max(most, running)
-    assert most == parallel
-
-
-def test_after_the_first_failure_no_step_begins_and_the_next_phase_does_not_either() -> None:
-    plan = plan_of(Phase("copy", writes(*COPY)), Phase("publish", writes(*PUBLISH), ordered=True))
-    bench = Bench(plan, parallel=2, failing=("b",))
-    with pytest.raises(StorageError, match="no space for b") as caught:
-        bench.run()
-    assert caught.value.where["step"] == "step/b"
-    assert len(bench.begun()) <= 4
-    assert not set(bench.begun()) & set(PUBLISH)
-    steps = bench.journal.progress.plans[0].steps
-    assert steps["step/a"].state == "finished", "what ran beside the failure was let finish, and is written down"
-
-
-def test_what_the_journal_holds_as_finished_is_not_done_again() -> None:
-    bench = Bench(plan_of(Phase("copy", writes(*COPY))), parallel=1, failing=("d",))
+def test_finished_steps_are_skipped_and_begun_ones_repeated() -> None:
+    said: list[str] = []
+    broken = plan_of(
+        phase("copy", Told("copy/0", said), Told("copy/1", said, failing(StorageError("no"))), Told("copy/2", said))
+    )
+    lines = KeptLines()
     with pytest.raises(StorageError):
-        bench.run()
-    bench.journal.append(RunFailed(3.0, "StorageError", "no space", None, 6))
-    bench.journal.append(RunResumed(4.0))
-    bench.failing.clear()
-    bench.seen.clear()
-    bench.run()
-    assert bench.begun() == ["d", "e", "f"]
-    assert bench.journal.progress.plans[0].finished_at is not None
+        executor.execute(0, broken, Stage(parallel=1).world, journal_of(broken, lines))
+    said.clear()
+    mended = plan_of(phase("copy", *(Told(f"copy/{n}", said) for n in range(3))))
+    journal = resumed(lines)
+    executor.execute(0, mended, Stage(parallel=1).world, journal)
+    assert said == ["run copy/1", "ran copy/1", "run copy/2", "ran copy/2"]
+    steps = journal.progress.plans[0].steps
+    assert {name for name, step in steps.items() if step.repeated} == {"copy/1"}
+    assert (steps["copy/1"].evidence or {})["repeated"], "what an earlier attempt had done, this one cannot tell"
+    assert journal.progress.plans[0].finished_at is not None
 
 
-def test_a_rollback_goes_back_the_way_it_came_and_leaves_nothing() -> None:
-    plan = plan_of(Phase("copy", writes(*COPY)), Phase("publish", writes(*PUBLISH), ordered=True))
-    bench = Bench(plan)
-    bench.run()
-    bench.journal.append(RollbackStarted(9.0))
-    executor.roll_back(0, plan, bench.world, bench.journal)
-    progress = bench.journal.progress.plans[0]
-    assert {step.state for step in progress.steps.values()} == {"undone"}
-    assert progress.undone
-    assert bench.twins.held(THERE) == {}
+def test_a_finished_plan_is_not_carried_out_again() -> None:
+    said: list[str] = []
+    plan = plan_of(phase("copy", Told("copy/0", said)))
+    lines = KeptLines()
+    executor.execute(0, plan, Stage().world, journal_of(plan, lines))
+    before = lines.content
+    executor.execute(0, plan, Stage().world, Journal(lines))
+    assert said == ["run copy/0", "ran copy/0"]
+    assert lines.content == before
 
 
-def test_a_rollback_says_what_it_had_to_leave() -> None:
-    bench = Bench(plan_of(Phase("copy", writes("a"))))
-    bench.run()
-    bench.twins.put(THERE, {"a": b"theirs"})
-    bench.journal.append(RollbackStarted(9.0))
-    executor.roll_back(0, bench.plan, bench.world, bench.journal)
-    assert "changed since" in bench.journal.progress.plans[0].steps["step/a"].left[0]
-    assert bench.twins.held(THERE) == {"a": b"theirs"}
+def test_a_steps_record_is_written_before_it_begins_and_its_evidence_before_the_next() -> None:
+    lines = KeptLines()
+    states: list[str] = []
+
+    def look(world: World) -> Evidence:
+        steps = Journal(lines).progress.plans[0].steps
+        states.append(" ".join(f"{name} {step.state}" for name, step in steps.items()))
+        return {"seen": True}
+
+    plan = plan_of(phase("publish", Told("publish/0", [], look), Told("publish/1", [], look), ordered=True))
+    executor.execute(0, plan, Stage().world, journal_of(plan, lines))
+    assert states == ["publish/0 started", "publish/0 finished publish/1 started"]
 
 
-def test_asked_later_a_step_says_that_its_evidence_is_gone() -> None:
-    bench = Bench(plan_of(Phase("copy", writes("a", "b"))))
-    bench.run()
-    progress = bench.journal.progress.plans[0]
-    assert executor.ask(0, bench.plan, progress, bench.world) == []
-    bench.twins.disk.open(THERE).remove("b")
-    (broken,) = executor.ask(0, bench.plan, progress, bench.world)
-    assert (broken.step, broken.discrepancy.place) == ("step/b", "b")
-    assert executor.ask(0, bench.plan, progress, bench.world, kinds=("FenceSource",)) == []
+@pytest.mark.parametrize("parallel", [1, 4])
+def test_somebody_who_asks_to_stop_is_heeded_before_the_next_step(parallel: int) -> None:
+    stage, said = Stage(parallel=parallel), list[str]()
+
+    def interrupt(world: World) -> Evidence:
+        stage.stop.set()
+        return {}
+
+    copies = [Told(f"copy/{n}", said) for n in range(5)]
+    plan = plan_of(phase("halt", Told("halt/0", said, interrupt)), phase("copy", *copies))
+    lines = KeptLines()
+    with pytest.raises(Interrupted):
+        executor.execute(0, plan, stage.world, journal_of(plan, lines))
+    assert said == ["run halt/0", "ran halt/0"]
+    stage.stop.clear()
+    executor.execute(0, plan, stage.world, resumed(lines))
+    assert len(said) == 12
 
 
-def test_a_step_is_written_down_before_its_effect_and_with_its_evidence_after() -> None:
-    twins = Twins()
-    twins.put(HERE, {"a": b"one"})
-    step = CopyFiles("copy/0", HERE, THERE, (FileInfo("a", 3),))
-    bench = Bench(plan_of(Phase("copy", (step,))))
-    bench.twins.put(HERE, {"a": b"one"})
-    bench.run()
-    done = bench.journal.progress.plans[0].steps["copy/0"]
-    assert done.evidence is not None
-    assert done.evidence["files"][0][:2] == ["a", 3]
-    assert (done.files, done.bytes) == (1, 3)
+def run_up_to(plan: Plan, lines: KeptLines, stage: Stage) -> Journal:
+    journal = journal_of(plan, lines)
+    try:
+        executor.execute(0, plan, stage.world, journal)
+    except StorageError as error:
+        journal.append(RunFailed(3.0, "StorageError", error.fact, None, 6))
+    journal.append(RollbackStarted(4.0))
+    return journal
+
+
+def test_a_rollback_runs_backwards_over_what_was_begun_and_tells_which_was_not_finished() -> None:
+    said, fail = list[str](), failing(StorageError("no"))
+    plan = plan_of(
+        phase("halt", Told("halt/0", said), Told("halt/1", said), ordered=True),
+        phase("copy", Told("copy/0", said)),
+        phase("publish", Told("p/0", said), Told("p/1", said, fail), Told("p/2", said), ordered=True),
+    )
+    journal = run_up_to(plan, KeptLines(), Stage())
+    said.clear()
+    executor.roll_back(0, plan, Stage().world, journal)
+    assert said == ["undo p/1 (unfinished)", "undo p/0", "undo copy/0", "undo halt/1", "undo halt/0"]
+    assert journal.progress.plans[0].undone
+
+
+def test_a_rollback_writes_down_what_it_had_to_leave_and_the_report_tells() -> None:
+    plan = plan_of(phase("copy", Told("copy/0", [], left=("x: changed since",)), Told("copy/1", [])))
+    journal = run_up_to(plan, KeptLines(), Stage())
+    executor.roll_back(0, plan, Stage().world, journal)
+    assert journal.progress.plans[0].steps["copy/0"].left == ("x: changed since",)
+    assert summarize(journal.progress).jobs[0].left == ("x: changed since",)
+
+
+def test_a_rollback_goes_on_where_it_stopped() -> None:
+    said: list[str] = []
+    stage = Stage()
+
+    def refuse(world: World) -> None:
+        raise ClusterError("still running")
+
+    steps = [Told("halt/0", said), Told("halt/1", said, undoes=refuse), Told("halt/2", said)]
+    plan = plan_of(phase("halt", *steps, ordered=True))
+    lines = KeptLines()
+    journal = run_up_to(plan, lines, stage)
+    said.clear()
+    with pytest.raises(ClusterError):
+        executor.roll_back(0, plan, stage.world, journal)
+    mended = plan_of(phase("halt", *(Told(f"halt/{n}", said) for n in range(3)), ordered=True))
+    executor.roll_back(0, mended, stage.world, Journal(lines))
+    assert said == ["undo halt/2", "undo halt/1", "undo halt/0"]
+
+
+def test_a_rollback_can_be_interrupted_between_two_steps() -> None:
+    said, stage = list[str](), Stage()
+    steps = (Told("halt/0", said), Told("halt/1", said, undoes=lambda world: stage.stop.set()))
+    plan = plan_of(phase("halt", *steps, ordered=True))
+    journal = run_up_to(plan, KeptLines(), stage)
+    said.clear()
+    with pytest.raises(Interrupted):
+        executor.roll_back(0, plan, stage.world, journal)
+    assert said == ["undo halt/1"]
+
+
+def test_a_plan_that_was_taken_back_and_carried_out_again_can_be_taken_back_again() -> None:
+    """As the halt plan is, when what is found after it is not what the proposal was made from."""
+    said: list[str] = []
+    plan = plan_of(phase("halt", Told("halt/0", said)))
+    lines, stage = KeptLines(), Stage()
+    journal = journal_of(plan, lines)
+    executor.execute(0, plan, stage.world, journal)
+    executor.roll_back(0, plan, stage.world, journal)
+    executor.execute(0, plan, stage.world, journal)
+    assert not journal.progress.plans[0].undone
+    assert Journal(lines).progress.plans[0].finished("halt/0")
+    executor.roll_back(0, plan, stage.world, journal)
+    assert said == ["run halt/0", "ran halt/0", "undo halt/0"] * 2
+
+
+def test_a_rollback_sweeps_the_places_it_wrote_to_and_names_what_is_not_ours() -> None:
+    stage = Stage()
+    stage.give(SOURCE, a=b"1", b=b"2")
+    copy = CopyFiles("copy/0", SOURCE, TARGET, (FileInfo("a", 1), FileInfo("b", 1)))
+    plan = plan_of(phase("copy", copy))
+    journal = run_up_to(plan, KeptLines(), stage)
+    stage.give(TARGET, theirs=b"3")
+    killed = stage.world.storage(TARGET)
+    with pytest.raises(ProcessGone):
+        killed.write("c", lambda: (stage.disk.kill(), iter((b"4",)))[1])
+    assert len(stage.disk.snapshot(TARGET, temporaries=True)) == 4
+    executor.roll_back(0, plan, stage.world, journal)
+    assert stage.disk.snapshot(TARGET, temporaries=True) == {"theirs": b"3"}
+    assert stage.disk.snapshot(SOURCE) == {"a": b"1", "b": b"2"}
+    assert summarize(journal.progress).left == (f"{TARGET}: 1 files that this run did not write (theirs …)",)
+
+
+def test_ask_names_each_finished_step_whose_evidence_is_broken() -> None:
+    fine, broken = Told("copy/0", []), Told("copy/1", [], broken="nothing")
+    unfinished = Told("compare/0", [], failing(StorageError("no")), broken="this is not asked")
+    plan = plan_of(phase("copy", fine, broken), phase("compare", unfinished))
+    lines, stage = KeptLines(), Stage()
+    with pytest.raises(StorageError):
+        executor.execute(0, plan, stage.world, journal_of(plan, lines))
+    found = executor.ask(0, plan, Journal(lines).progress.plans[0], stage.world)
+    assert [(one.step, one.discrepancy.found) for one in found] == [("copy/1", "nothing")]
+    assert executor.ask(0, plan, Journal(lines).progress.plans[0], stage.world, kinds=("CopyFiles",)) == []
+
+
+@pytest.mark.row("T-22")
+def test_downtime_is_counted_from_the_first_attempt_to_stop_the_job() -> None:
+    """A kill between the stop and its record does not make the job's time in the dark disappear."""
+    stage = Stage()
+
+    def stops(world: World) -> Evidence:
+        return {"state_before": "finished", "state": "finished", "at": world.clock.now(), "seconds": 0.0}
+
+    def confirms(world: World) -> Evidence:
+        return {"committed": ["commits/2"], "at": world.clock.now()}
+
+    dead = plan_of(phase("halt", Told("halt/stop", [], failing(StorageError("killed")))))
+    lines = KeptLines()
+    with pytest.raises(StorageError):
+        executor.execute(0, dead, stage.world, journal_of(dead, lines))
+    stage.clock.time += 3600
+    plan = plan_of(phase("halt", Told("halt/stop", [], stops)), phase("confirm", Told("confirm/0", [], confirms)))
+    journal = resumed(lines)
+    executor.execute(0, plan, stage.world, journal)
+    assert summarize(journal.progress).downtime_seconds == 3600
+    assert summarize(journal.progress).jobs[0].downtime_from == "halt"

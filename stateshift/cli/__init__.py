@@ -1,7 +1,7 @@
 """The command line: the only place that prints, reads argv, or exits. One command a file.
 
     main        argv to exit code
-    inspect, verify, plan, apply, resume, rollback, status, runs, uid, schema
+    inspect, verify, export, diff, plan, apply, resume, rollback, status, runs, uid, schema
                 a command each: reads its arguments, calls `migration` or `look`, shows the result
     compact, repartition, rewind, fork, convert, rename, split, merge
                 one-job shortcuts: each writes a spec (`shortcut`) and runs it through plan and apply

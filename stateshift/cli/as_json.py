@@ -14,7 +14,7 @@ from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
     from stateshift.errors import StateshiftError
-    from stateshift.look import Judgement, Look, ShownEntry
+    from stateshift.look import Differences, Judgement, Look, ShownEntry
     from stateshift.survey import Finding, Image, Operator, Survey
 
 # Files below each of these many bytes are counted: what 6.2.3 of INFORE's D5.2 found to dominate a move.
@@ -167,6 +167,35 @@ def judgement(found: Judgement) -> dict[str, Any]:
         "epochs": list(found.epochs),
         "findings": [finding(f) for f in found.findings],
     }
+
+
+# ---- diff -------------------------------------------------------------------------------------------------------
+
+
+def differences(found: Differences) -> dict[str, Any]:
+    """Counts per operator, and within it per store."""
+    return {
+        "equal": found.equal,
+        "epochs": list(found.epochs),
+        "operators": [_operator_differences(found, name) for name in dict.fromkeys(s.operator for s in found.stores)],
+        "incomparable": [
+            {"operator": operator, "store": store, "message": why} for operator, store, why in found.incomparable
+        ],
+        "differences": [
+            {"operator": d.operator, "store": d.store, "change": d.change, "key": d.key, "before": d.before,
+             "after": d.after}
+            for d in found.shown
+        ],
+    }  # fmt: skip
+
+
+def _operator_differences(found: Differences, name: str) -> dict[str, Any]:
+    own = [store for store in found.stores if store.operator == name]
+    sums = {word: sum(getattr(store, word) for store in own) for word in ("added", "removed", "changed", "same")}
+    stores = [
+        {"name": s.store, "added": s.added, "removed": s.removed, "changed": s.changed, "same": s.same} for s in own
+    ]
+    return {"id": name, **sums, "stores": stores}
 
 
 def _redacted(value: Any) -> Any:

@@ -18,6 +18,8 @@ from stateshift.cli import (
     apply,
     compact,
     convert,
+    diff,
+    export,
     fork,
     inspect,
     merge,
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from stateshift.migration import Doors
 
 COMMANDS = (
-    inspect, verify, plan, apply, resume, rollback, status, runs,
+    inspect, verify, export, diff, plan, apply, resume, rollback, status, runs,
     compact, repartition, rewind, fork, convert, rename, split, merge, uid, schema,
 )  # fmt: skip
 

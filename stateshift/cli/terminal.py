@@ -63,6 +63,15 @@ class Terminal:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
+    def write(self, content: bytes) -> None:
+        """A part of a result that is no document but a stream of bytes."""
+        raw = getattr(sys.stdout, "buffer", None)
+        if raw is None:  # somebody who calls us from Python caught stdout as text
+            sys.stdout.write(content.decode("utf-8"))
+            return
+        raw.write(content)
+        raw.flush()
+
     def _print(self, blocks: Iterable[Block], stream: TextIO) -> None:
         from stateshift.cli.text import coloured, plain_text
 

@@ -41,7 +41,7 @@ class Engine:
 def _spark_survey(storage: Storage, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = ()) -> Survey:
     from stateshift.engines.spark.survey import survey
 
-    return survey(storage, thorough, changes)
+    return survey(storage, thorough, changes=changes)
 
 
 def _spark_plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
@@ -69,9 +69,9 @@ def _spark_transforms() -> Mapping[str, Transform]:
 
 
 def _spark_reader() -> EntriesReader:
-    from stateshift.engines.spark.views import viewed
+    from stateshift.engines.spark.comparing import comparable
 
-    return viewed
+    return comparable
 
 
 SPARK = Engine(

@@ -88,7 +88,7 @@ def fenced_by(place: Scenario) -> bytes:
 
 
 def test_a_killed_apply_is_finished_by_resume(place: Scenario, points: list[Moment]) -> None:
-    expected = {path: content for path, content in tree(place.root).items()}
+    expected = tree(place.root)
     wrong = []
     for moment in points:
         place.restore()

@@ -34,7 +34,7 @@ from stateshift.storage.temporaries import is_temporary
 from tests.kill.moments import Doomed, DoomedCluster, DoomedLines, DoomedWorkdir, Moment, Moments
 from tests.support.checkpoints import Checkpoint, put
 
-__all__ = ["COUNTS", "Ground", "Moment", "Run", "Trouble"]
+__all__ = ["COUNTS", "JOB", "FickleCluster", "Ground", "Kind", "Moment", "Mood", "Run", "Trouble"]
 
 JOB = "orders"
 TOP = "memory://m"
@@ -97,6 +97,9 @@ class FickleCluster(MemoryCluster):
         """How many submissions it will still fail."""
         return len(self._faults)
 
+    def behave(self) -> None:
+        self._faults.clear()
+
 
 class HastyLines(DoomedLines):
     def _sync(self, descriptor: int) -> None:
@@ -153,8 +156,10 @@ class Ground:
         """What a plan is made from, as far as it must not change until it is carried out."""
         if halts:
             whole = [path for path in self.disk.snapshot(source) if path.endswith(("/metadata", "/1.delta"))]
-            return (sorted(self.epochs(source)), whole, bool(self.disk.snapshot(target)), merge and self.disk.snapshot(merge))
-        return (self.disk.snapshot(source), merge and self.disk.snapshot(merge), bool(self.disk.snapshot(target)))
+            at_source: object = (sorted(self.epochs(source)), whole)
+        else:
+            at_source = self.disk.snapshot(source)
+        return (at_source, merge and self.disk.snapshot(merge), bool(self.disk.snapshot(target)))
 
     # ---- what the rest of the world does
 
@@ -191,7 +196,7 @@ class Ground:
         return done
 
     def misbehave(self, how: str) -> None:
-        """The next submission is refused, or its answer is lost, or it takes effect later: unless one is to be already."""
+        """The next submission is refused, or its answer is lost, or it takes effect later."""
         if not self.cluster.faults:
             getattr(self.cluster, how)()
 
@@ -272,7 +277,7 @@ class Ground:
             assert outcome is None or (isinstance(outcome, Report) and outcome.state == state), outcome
             assert trouble is not None or self.disk.snapshot() == before, "there was nothing left to do"
         elif held:
-            assert isinstance(outcome, StateshiftError) and outcome.exit_code in (4, 8, 130) or outcome is None, outcome
+            assert outcome is None or (isinstance(outcome, StateshiftError) and outcome.exit_code in (4, 8, 130))
         elif state != "rolling-back":
             self._expect_to_finish(run, outcome, trouble)
         return outcome
@@ -302,7 +307,7 @@ class Ground:
                 assert trouble is not None and outcome.exit_code == 130, outcome
         elif outcome is not None:
             assert outcome.state == "rolled-back"
-            if run.ran and not run.doubtful and trouble is None:
+            if run.ran and not run.doubtful and trouble is None and state != "rolled-back":
                 assert self.alive(run.source) == 1, "the job goes on where it was"
         return outcome
 
@@ -500,6 +505,7 @@ class Ground:
     def finish_everything(self) -> None:
         """Whatever has happened, every run can be brought to an end."""
         self.mood = "commits"
+        self.cluster.behave()
         for run in reversed(self.runs):
             if run.open and isinstance(self.resume(run), StateshiftError):
                 outcome = self.rollback(run)

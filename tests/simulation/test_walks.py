@@ -1,7 +1,7 @@
-"""Random walks: plan, apply, kill, resume, roll back and verify in any order, against what little is known for certain.
+"""Random walks: plan, apply, kill, resume, roll back and verify in any order, against what is known for certain.
 
-Reproducible: the same 5,000 steps each time. With STATESHIFT_SEED they are others, of that seed. What a walk found stands
-in test_found.py.
+Reproducible: the same 5,000 steps each time. With STATESHIFT_SEED they are others, of that seed. What walks and kills
+have found stands in test_found.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from tests.simulation.ground import COUNTS, Ground, Kind, Mood, Run, Trouble
+from tests.simulation.ground import COUNTS, Ground, Mood, Run, Trouble
 
 STEPS = 5_000
 LEAST = {"plan": 300, "apply": 300, "resume": 300, "rollback": 300, "verify": 300, "kill": 500}

@@ -1,128 +1,272 @@
-"""Steps that touch nothing but files: repeatable, never fooled by a size, undone without a trace."""
+"""CopyFiles, MoveFiles, WriteFile, TransformShard: repeated, asked, undone; recognising by digest, by nothing less."""
 
 from __future__ import annotations
 
+import os
 import random
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from stateshift.errors import Interrupted, MissingFile, StalePlan, StorageError
 from stateshift.step import CopyFiles, MoveFiles, Rename, TransformShard, WriteFile
+from stateshift.storage.local import LocalStorage
+from stateshift.storage.memory import MemoryStorage
 from stateshift.survey import FileInfo
-from tests.support.worlds import Twins
+from tests.support.steps import SOURCE, TARGET, Stage
 
-HERE, THERE = "file:///here", "file:///there"
-FILES = {"a": b"one", "b/c": b"two two"}
-COPY = CopyFiles("copy/0", HERE, THERE, tuple(FileInfo(path, len(content)) for path, content in FILES.items()))
+FILES = (FileInfo("a", 3, 7.0), FileInfo("d/b", 5, 8.0))
+COPY = CopyFiles("copy/0", SOURCE, TARGET, FILES)
+DOUBLE = TransformShard("transform/0", "double", {}, SOURCE, (FileInfo("a", 3),), TARGET, ("a",))
 
 
 @pytest.fixture
-def twins() -> Twins:
-    made = Twins()
-    made.put(HERE, FILES)
-    return made
+def stage() -> Stage:
+    found = Stage()
+    found.give(SOURCE, a=b"AAA", d_b=b"BBBBB")
+    return found
 
 
-def test_a_copy_repeated_ends_in_the_same_place_with_the_same_evidence(twins: Twins) -> None:
-    assert COPY.run(twins.world) == COPY.run(twins.world)
-    assert twins.held(THERE) == FILES
+def writes(stage: Stage) -> int:
+    """How many writes there have been that were not exclusive creations."""
+    return stage.disk.writes
 
 
-def test_other_content_of_the_same_size_is_not_taken_for_the_file(twins: Twins) -> None:
-    twins.put(THERE, {"a": b"eno"})
-    COPY.run(twins.world)
-    assert twins.held(THERE) == FILES
+def test_a_copy_holds_the_same_bytes_and_says_which(stage: Stage) -> None:
+    evidence = COPY.run(stage.world)
+    assert stage.disk.snapshot(TARGET) == {"a": b"AAA", "d/b": b"BBBBB"}
+    assert [file[:2] for file in evidence["files"]] == [["a", 3], ["d/b", 5]]
+    assert COPY.holds(stage.world, evidence) == []
 
 
-def test_what_evidence_was_given_of_survives_a_crash_of_the_machine(twins: Twins) -> None:
-    for seed in range(20):
-        COPY.run(twins.world)
-        twins.disk.crash(random.Random(seed))
-        twins = replace(twins)
-        assert twins.held(THERE) == FILES, f"seed {seed}"
+@pytest.mark.parametrize("step", [COPY, DOUBLE, WriteFile.of("w", TARGET, "a", b"\xff\0")])
+def test_repeating_a_step_gives_the_same_evidence_and_writes_nothing(stage: Stage, step: CopyFiles) -> None:
+    first = step.run(stage.world)
+    before = writes(stage)
+    assert step.run(stage.world) == first
+    assert writes(stage) == before
 
 
-def test_a_file_that_grew_since_the_plan_is_refused_and_not_left_behind(twins: Twins) -> None:
-    twins.put(HERE, {"a": b"one and more"})
-    with pytest.raises(StalePlan, match="a changed while it was copied"):
-        COPY.run(twins.world)
-    assert "a" not in twins.held(THERE)
+def test_a_file_of_the_same_size_and_time_and_other_content_is_written_again(stage: Stage) -> None:
+    stage.target.write("a", lambda: iter((b"AAX",)), 7.0)
+    CopyFiles("copy/0", SOURCE, TARGET, FILES, keep_times=True).run(stage.world)
+    assert stage.disk.snapshot(TARGET)["a"] == b"AAA"
 
 
-def test_a_file_that_is_gone_is_named(twins: Twins) -> None:
-    twins.disk.open(HERE).remove("b/c")
-    with pytest.raises(MissingFile, match="b/c was there when the plan was made"):
-        COPY.run(twins.world)
+def test_a_torn_file_is_written_again(stage: Stage) -> None:
+    stage.give(TARGET, a=b"A")
+    COPY.run(stage.world)
+    assert stage.disk.snapshot(TARGET)["a"] == b"AAA"
 
 
-def test_an_interrupted_copy_stops_between_two_files(twins: Twins) -> None:
-    twins.world.stop.set()
+@pytest.mark.parametrize("step", [COPY, DOUBLE, WriteFile.of("w", TARGET, "a", b"x")])
+@pytest.mark.parametrize("seed", range(20))
+def test_evidence_outlives_a_power_cut_also_when_the_work_was_done_by_a_process_that_was_killed(
+    step: CopyFiles, seed: int
+) -> None:
+    """The first process copies and is killed before it syncs; the second finds the file and leaves it alone."""
+    stage = Stage()
+    stage.give(SOURCE, a=b"AAA", d_b=b"BBBBB")
+    process = stage.world
+    target = process.storage(TARGET)
+    first = {"a": b"x"} if isinstance(step, WriteFile) else {"a": b"AAA", "d/b": b"BBBBB"}
+    for path, content in ({"a": b"AAAAAA"} if step is DOUBLE else first).items():
+        target.write(path, lambda content=content: iter((content,)))  # type: ignore[misc]
+    stage.disk.kill()
+    evidence = step.run(stage.world)
+    stage.disk.crash(random.Random(seed))
+    assert step.holds(stage.world, evidence) == []
+
+
+def test_evidence_tells_what_is_missing_shorter_or_other(stage: Stage) -> None:
+    evidence = COPY.run(stage.world)
+    stage.target.remove("a")
+    stage.give(TARGET, d_b=b"BBBBX")
+    assert [(d.place, d.found) for d in COPY.holds(stage.world, evidence)] == [
+        ("a", "nothing"), ("d/b", "other content of the same size"),
+    ]  # fmt: skip
+    stage.give(TARGET, d_b=b"B")
+    assert COPY.holds(stage.world, evidence)[1].found == "1 bytes"
+
+
+def test_a_file_that_vanished_is_named_with_the_way_out(stage: Stage) -> None:
+    stage.source.remove("d/b")
+    with pytest.raises(MissingFile, match="d/b was there when the plan was made and is gone") as caught:
+        COPY.run(stage.world)
+    assert "rollback WORKDIR" in (caught.value.hint or "")
+
+
+def test_a_file_that_grew_since_the_plan_is_not_left_on_the_target(stage: Stage) -> None:
+    stage.give(SOURCE, d_b=b"BBBBB and more")
+    with pytest.raises(StalePlan, match="d/b changed while it was copied: 5 bytes when planned, 14 when read"):
+        COPY.run(stage.world)
+    assert stage.disk.snapshot(TARGET) == {"a": b"AAA"}
+
+
+class Changing(MemoryStorage):
+    """A file that is rewritten while it is read."""
+
+    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        for number, chunk in enumerate((b"AA", b"AA", b"AA")):
+            if number == 1:
+                yield b"!"
+            yield chunk
+
+
+def test_a_file_that_changes_under_the_copy_is_refused() -> None:
+    stage = Stage()
+    stage.give(SOURCE, a=b"AAA")
+    world, changing = stage.world, Changing(stage.disk, SOURCE)
+    inner = world.storage
+    world = replace(world, storage=lambda location: changing if location == SOURCE else inner(location))
+    with pytest.raises(StalePlan):
+        CopyFiles("copy/0", SOURCE, TARGET, FILES[:1]).run(world)
+    assert stage.disk.snapshot(TARGET) == {}
+
+
+def test_times_are_kept_only_where_asked(stage: Stage) -> None:
+    CopyFiles("copy/0", SOURCE, TARGET, FILES, keep_times=True).run(stage.world)
+    assert {info.path: info.modified for info in stage.target.list()} == {"a": 7.0, "d/b": 8.0}
+    other = CopyFiles("copy/1", SOURCE, "memory://m/other", FILES)
+    other.run(stage.world)
+    assert {info.modified for info in stage.disk.open("memory://m/other").list()} == {0.0}
+
+
+def test_a_copy_stops_between_two_files(stage: Stage) -> None:
+    stage.stop.set()
     with pytest.raises(Interrupted):
-        COPY.run(twins.world)
-    assert twins.held(THERE) == {}
+        COPY.run(stage.world)
+    assert stage.disk.snapshot(TARGET) == {}
 
 
-def test_evidence_no_longer_holds_of_a_file_that_was_changed_or_removed(twins: Twins) -> None:
-    evidence = COPY.run(twins.world)
-    assert COPY.holds(twins.world, evidence) == []
-    twins.put(THERE, {"a": b"eno"})
-    twins.disk.open(THERE).remove("b/c")
-    assert [found.place for found in COPY.holds(twins.world, evidence)] == ["a", "b/c"]
+def test_undoing_a_copy_removes_what_it_wrote_and_nothing_else(stage: Stage) -> None:
+    evidence = COPY.run(stage.world)
+    stage.give(TARGET, d_c=b"theirs")
+    assert COPY.undo(stage.world, evidence) == []
+    assert stage.disk.snapshot(TARGET) == {"d/c": b"theirs"}
+    assert COPY.undo(stage.world, evidence) == [], "also when it was undone before"
 
 
-def test_a_copy_is_undone_but_for_what_somebody_changed_since(twins: Twins) -> None:
-    evidence = COPY.run(twins.world)
-    twins.put(THERE, {"a": b"theirs", "x": b"theirs too"})
-    left = COPY.undo(twins.world, evidence)
-    assert twins.held(THERE) == {"a": b"theirs", "x": b"theirs too"}
-    assert len(left) == 1
-    assert "/a" in left[0]
+def test_undoing_a_copy_leaves_what_was_changed_since_and_says_so(stage: Stage) -> None:
+    evidence = COPY.run(stage.world)
+    stage.give(TARGET, a=b"AAX")
+    assert COPY.undo(stage.world, evidence) == [f"{TARGET}/a: changed since it was written, left as it is"]
+    assert stage.disk.snapshot(TARGET) == {"a": b"AAX"}
 
 
-def test_a_copy_that_was_only_begun_is_undone_whole(twins: Twins) -> None:
-    twins.put(THERE, {"a": b"half of"})
-    COPY.undo(twins.world, None)
-    assert twins.held(THERE) == {}
+def test_an_unfinished_copy_is_undone_without_evidence(stage: Stage) -> None:
+    stage.give(TARGET, a=b"A")
+    assert COPY.undo(stage.world, None) == []
+    assert stage.disk.snapshot(TARGET) == {}
 
 
-MOVE = MoveFiles("halt/merge", "file:///", (Rename("here/a", "there/a", 3), Rename("here/b/c", "there/b/c", 7)))
+def test_what_is_transformed_is_what_the_transform_makes(stage: Stage) -> None:
+    evidence = DOUBLE.run(stage.world)
+    assert stage.disk.snapshot(TARGET) == {"a": b"AAAAAA"}
+    assert evidence["files"][0][1] == 6
+    assert DOUBLE.undo(stage.world, evidence) == []
+    assert stage.disk.snapshot(TARGET) == {}
 
 
-def test_a_move_may_be_repeated_from_any_point_and_taken_back(twins: Twins) -> None:
-    twins.disk.open("file:///").move("here/a", "there/a")
-    assert MOVE.run(twins.world) == MOVE.run(twins.world)
-    assert (twins.held(HERE), twins.held(THERE)) == ({}, FILES)
-    assert MOVE.holds(twins.world, {}) == []
-    assert MOVE.undo(twins.world, None) == []
-    assert (twins.held(HERE), twins.held(THERE)) == (FILES, {})
-    assert len(MOVE.holds(twins.world, {})) == 2
+@pytest.mark.parametrize("content", [b"text\n", "ü".encode(), b"\xff\0", b""])
+def test_literal_bytes_are_written_as_they_are(stage: Stage, content: bytes) -> None:
+    step = WriteFile.of("publish/index", TARGET, "x/y", content)
+    assert step.content == content
+    evidence = step.run(stage.world)
+    assert stage.disk.snapshot(TARGET) == {"x/y": content}
+    assert step.undo(stage.world, evidence) == []
+    assert stage.disk.snapshot(TARGET) == {}
 
 
-def test_a_move_never_replaces_what_is_there(twins: Twins) -> None:
-    twins.put(THERE, {"a": b"theirs"})
-    with pytest.raises(StorageError, match="there already"):
-        MOVE.run(twins.world)
-    assert twins.held(THERE)["a"] == b"theirs"
+REPLACING = WriteFile.of("publish/index", SOURCE, "a", b"new", replaces="AAA")
 
 
-@pytest.mark.parametrize("content", [b"", b"text\n", b"\x00\xff\xfe"])
-def test_literal_bytes_are_written_as_they_are(twins: Twins, content: bytes) -> None:
-    step = WriteFile.of("publish/0", THERE, "m", content)
-    evidence = step.run(twins.world)
-    assert twins.held(THERE) == {"m": content}
-    assert step.undo(twins.world, evidence) == []
-    assert twins.held(THERE) == {}
+@pytest.mark.parametrize("finished", [True, False])
+def test_undoing_a_write_puts_back_what_it_replaced(stage: Stage, finished: bool) -> None:
+    """An index in a place that is not ours: `restart: false`, or a job that stays where it is."""
+    evidence = REPLACING.run(stage.world)
+    for _ in range(2):
+        assert REPLACING.undo(stage.world, evidence if finished else None) == []
+        assert stage.disk.snapshot(SOURCE)["a"] == b"AAA"
 
 
-def test_a_transform_writes_what_the_pure_function_makes_of_its_inputs(twins: Twins) -> None:
-    log = b'v1\n{"path":"file:///in/x%20y","timestamp":1,"batchId":0}'
-    twins.put(HERE, {"sources/0/0": log})
-    options = {"mapping": [["file:///in", "file:///new in"]], "unmapped": "keep"}
-    step = TransformShard(
-        "transform/0", "spark.rewrite-log", options, HERE, (FileInfo("sources/0/0", len(log)),), THERE, ("sources/0/0",)
-    )
-    evidence = step.run(twins.world)
-    assert twins.held(THERE)["sources/0/0"] == log.replace(b"file:///in/", b"file:///new%20in/")
-    assert step.holds(twins.world, evidence) == []
-    assert step.run(twins.world) == evidence
+def test_undoing_a_write_that_never_came_to_it_changes_nothing(stage: Stage) -> None:
+    REPLACING.undo(stage.world, None)
+    assert stage.disk.snapshot(SOURCE) == {"a": b"AAA", "d/b": b"BBBBB"}
+
+
+def test_undoing_a_write_leaves_what_somebody_wrote_since(stage: Stage) -> None:
+    REPLACING.run(stage.world)
+    stage.give(SOURCE, a=b"theirs")
+    REPLACING.undo(stage.world, None)
+    assert stage.disk.snapshot(SOURCE)["a"] == b"theirs"
+
+
+# ---- MoveFiles
+
+RENAMES = (Rename("north/op/x", "source/op/x", 1), Rename("north/op/y", "source/op/y", 1))
+MOVE = MoveFiles("halt/merge", "memory://m", RENAMES)
+
+
+@pytest.fixture
+def north(stage: Stage) -> Stage:
+    stage.give("memory://m/north", op_x=b"X", op_y=b"Y")
+    return stage
+
+
+def test_a_merge_is_a_rename_that_may_be_repeated(north: Stage) -> None:
+    evidence = MOVE.run(north.world)
+    assert MOVE.run(north.world) == evidence
+    assert north.disk.snapshot("memory://m/north") == {}
+    assert north.disk.snapshot(SOURCE) == {"a": b"AAA", "d/b": b"BBBBB", "op/x": b"X", "op/y": b"Y"}
+    assert MOVE.holds(north.world, evidence) == []
+
+
+def test_a_merge_that_was_begun_is_finished_by_its_repeat(north: Stage) -> None:
+    north.disk.open("memory://m").move("north/op/x", "source/op/x")
+    MOVE.run(north.world)
+    assert north.disk.snapshot("memory://m/north") == {}
+
+
+def test_a_file_that_is_in_the_way_of_a_merge_is_named_and_kept(north: Stage) -> None:
+    north.give(SOURCE, op_y=b"theirs")
+    with pytest.raises(StorageError, match="cannot move north/op/y: source/op/y is there already"):
+        MOVE.run(north.world)
+    assert MOVE.undo(north.world, None) == []
+    assert north.disk.snapshot("memory://m/north") == {"op/x": b"X", "op/y": b"Y"}
+    assert north.disk.snapshot(SOURCE)["op/y"] == b"theirs"
+
+
+@pytest.mark.parametrize("done", [0, 1, 2])
+def test_a_merge_is_taken_back_wherever_it_stood(north: Stage, done: int) -> None:
+    for item in MOVE.items[:done]:
+        north.disk.open("memory://m").move(item.path, item.target_path)
+    for _ in range(2):
+        assert MOVE.undo(north.world, None) == []
+        assert north.disk.snapshot("memory://m/north") == {"op/x": b"X", "op/y": b"Y"}
+        assert north.disk.snapshot(SOURCE) == {"a": b"AAA", "d/b": b"BBBBB"}
+    assert not north.disk.is_directory("memory://m/source/op"), "no empty operator is left where it was"
+    assert north.disk.is_directory("memory://m/source/d")
+
+
+def test_what_is_in_neither_place_is_told(north: Stage) -> None:
+    north.disk.open("memory://m").remove("north/op/x")
+    assert MOVE.undo(north.world, None) == ["north/op/x was moved to source/op/x, and is in neither place any more"]
+
+
+def test_a_rename_that_was_killed_between_its_two_names_is_taken_back(tmp_path: Path) -> None:
+    """On a disk a rename that replaces nothing is a link and an unlink."""
+    root = tmp_path
+    for name in ("north/op", "source/op"):
+        (root / name).mkdir(parents=True)
+    (root / "north/op/x").write_bytes(b"X")
+    (root / "source/a").write_bytes(b"A")
+    os.link(root / "north/op/x", root / "source/op/x")
+    step = MoveFiles("halt/merge", f"file://{root}", (Rename("north/op/x", "source/op/x", 1),))
+    world = replace(Stage().world, storage=LocalStorage)
+    assert step.undo(world, None) == []
+    assert sorted(str(path.relative_to(root)) for path in root.rglob("*")) == [
+        "north", "north/op", "north/op/x", "source", "source/a",
+    ]  # fmt: skip

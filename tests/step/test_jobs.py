@@ -1,138 +1,347 @@
-"""Steps that touch something outside storage: they look before they act, and say how it ended."""
+"""StopJob, FenceSource, SubmitJob, AwaitProgress: they look before they act; a second attempt knows the first."""
 
 from __future__ import annotations
 
+import random
+from dataclasses import replace
+
 import pytest
 
-from stateshift.clusters.protocol import JobState, StopRequest, Submission
-from stateshift.errors import ClusterError, StalePlan
+from stateshift.clusters.memory import MemoryCluster
+from stateshift.clusters.protocol import JobState, JobStatus, StopRequest
+from stateshift.errors import AlreadyThere, ClusterError, Interrupted, StalePlan
 from stateshift.formats.marks import encode_idle, fence_text
 from stateshift.step import AwaitProgress, FenceSource, StopJob, SubmitJob
 from stateshift.step.jobs import tag_of
-from tests.support.worlds import Twins
+from tests.support.steps import SOURCE, TARGET, Stage, StepClock
 
-HERE, THERE = "file:///here", "file:///there"
-FENCE = FenceSource("halt/fence", HERE, ("offsets/3", "commits/3"))
-SUBMIT = SubmitJob("submit/job", "east", "orders", THERE, None, {"application": "job.py"}, {})
-AWAIT = AwaitProgress("confirm", "east", "orders", THERE, ("commits/3",), ("_stateshift/idle",), 2, 30.0)
-
-
-def test_a_fence_is_put_up_once_and_taken_down_whole() -> None:
-    twins = Twins()
-    assert FENCE.run(twins.world) == FENCE.run(twins.world)
-    assert set(twins.held(HERE)) == {"offsets/3", "commits/3"}
-    assert FENCE.holds(twins.world, {}) == []
-    assert FENCE.undo(twins.world, {}) == []
-    assert twins.held(HERE) == {}
+STOP = StopJob("halt/stop", "ours", "orders", SOURCE, restart={"application": "job.py"})
+FENCE = FenceSource("halt/fence", SOURCE, ("offsets/2", "commits/2"))
+SUBMIT = SubmitJob("submit/job", "ours", "orders", TARGET, None, {"application": "job.py"}, {"A": "1"})
+COMMITS, IDLES = ("a/commits/2", "b/commits/5"), ("a/idle", "b/idle")
+AWAIT = AwaitProgress("confirm", "ours", "orders", TARGET, COMMITS, IDLES, 1, 10.0)
 
 
-def test_a_job_that_committed_meanwhile_is_told_and_no_half_fence_is_left() -> None:
-    twins = Twins()
-    twins.put(HERE, {"commits/3": b"v1\n{}"})
-    with pytest.raises(StalePlan, match="the job is still running"):
-        FENCE.run(twins.world)
-    assert twins.held(HERE) == {"commits/3": b"v1\n{}"}
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
 
 
-def test_the_fence_of_another_run_is_told_by_its_name() -> None:
-    twins = Twins()
-    twins.put(HERE, {"offsets/3": fence_text("run-7").encode()})
-    with pytest.raises(StalePlan, match="fenced by run run-7"):
-        FENCE.run(twins.world)
-    assert FENCE.undo(twins.world, None) == []
-    assert set(twins.held(HERE)) == {"offsets/3"}, "what another run put up is not ours to take down"
+def tag(stage: Stage) -> str:
+    return tag_of(stage.world, "orders")
 
 
-def test_a_second_attempt_recognises_the_job_that_the_first_one_started() -> None:
-    twins = Twins()
-    assert SUBMIT.run(twins.world)["job"] == SUBMIT.run(twins.world)["job"]
-    assert sum(twins.cluster.started.values()) == 1
+def restarts(stage: Stage) -> list[str]:
+    return [submission.tag for submission in stage.cluster.submissions if submission.location == SOURCE]
 
 
-def test_a_lost_answer_starts_no_second_job() -> None:
-    twins = Twins()
-    twins.cluster.lose_answers(1)
+# ---- StopJob
+
+
+def test_a_running_job_is_stopped_and_what_it_was_is_told(stage: Stage) -> None:
+    stage.cluster.run("orders", SOURCE)
+    evidence = STOP.run(stage.world)
+    assert (evidence["state_before"], evidence["state"]) == ("running", "finished")
+    assert STOP.holds(stage.world, evidence) == []
+    assert STOP.run(stage.world)["state_before"] == "finished", "stopping it again changes nothing"
+    assert len(stage.cluster.stops) == 1
+
+
+def test_a_job_that_runs_again_breaks_the_evidence(stage: Stage) -> None:
+    evidence = STOP.run(stage.world)
+    stage.cluster.run("orders", SOURCE)
+    assert [d.found for d in STOP.holds(stage.world, evidence)] == ["running"]
+
+
+class Stubborn(MemoryCluster):
+    def stop(self, request: StopRequest) -> JobStatus:
+        return self.find_source(request)
+
+
+def test_a_job_that_does_not_stop_is_an_error() -> None:
+    stage = Stage(cluster=Stubborn())
+    stage.cluster.run("orders", SOURCE)
+    with pytest.raises(ClusterError, match="orders is still running after it was asked to stop"):
+        STOP.run(stage.world)
+
+
+def test_taking_a_stop_back_starts_the_job_once(stage: Stage) -> None:
+    stage.cluster.run("orders", SOURCE)
+    evidence = STOP.run(stage.world)
+    for _ in range(2):
+        assert STOP.undo(stage.world, evidence) == []
+    assert restarts(stage) == [f"{tag(stage)}.restart"]
+
+
+def test_a_job_that_did_not_run_is_not_started(stage: Stage) -> None:
+    assert STOP.undo(stage.world, STOP.run(stage.world)) == []
+    assert restarts(stage) == []
+
+
+def test_a_job_that_an_attempt_stopped_which_was_cut_short_is_started_again(stage: Stage) -> None:
+    """Killed between the stop and its record: the second attempt finds it stopped."""
+    stage.cluster.run("orders", SOURCE)
+    STOP.run(stage.world)
+    evidence = {**STOP.run(stage.world), "repeated": True}  # as the executor marks it
+    assert evidence["state_before"] == "finished"
+    assert STOP.undo(stage.world, evidence) == []
+    assert len(restarts(stage)) == 1
+
+
+def test_a_job_whose_stop_was_cut_short_is_started_again(stage: Stage) -> None:
+    stage.cluster.run("orders", SOURCE)
+    STOP.run(stage.world)
+    assert STOP.undo(stage.world, None) == []
+    assert len(restarts(stage)) == 1
+
+
+class Forgetful(MemoryCluster):
+    """A cluster that cannot tell what runs."""
+
+    def find_source(self, request: StopRequest) -> JobStatus:
+        return JobStatus(JobState.UNKNOWN)
+
+
+def test_a_job_that_may_still_run_is_not_started_beside_itself() -> None:
+    stage = Stage(cluster=Forgetful())
+    (told,) = STOP.undo(stage.world, None)
+    assert "may have been stopped or not" in told
+    assert restarts(stage) == []
+
+
+def test_a_job_stopped_for_the_second_time_is_started_for_the_second_time(stage: Stage) -> None:
+    """The halt was taken back once (the plan was stale), and the run was resumed and taken back."""
+    stage.cluster.run("orders", SOURCE)
+    for _ in range(3):
+        assert STOP.undo(stage.world, STOP.run(stage.world)) == []
+        assert stage.cluster.find_source(STOP.request).state is JobState.RUNNING
+    first = f"{tag(stage)}.restart"
+    assert restarts(stage) == [first, f"{first}.2", f"{first}.3"]
+    assert set(stage.cluster.started.values()) == {1}
+
+
+def test_a_restart_whose_answer_was_lost_starts_one_job(stage: Stage) -> None:
+    stage.cluster.run("orders", SOURCE)
+    evidence = STOP.run(stage.world)
+    stage.cluster.lose_answers()
     with pytest.raises(ClusterError):
-        SUBMIT.run(twins.world)
-    SUBMIT.run(twins.world)
-    assert sum(twins.cluster.started.values()) == 1
+        STOP.undo(stage.world, evidence)
+    assert STOP.undo(stage.world, evidence) == []
+    assert len(restarts(stage)) == 1
 
 
-def test_another_run_starts_its_own_job() -> None:
-    first, second = Twins(), Twins()
-    assert tag_of(first.world, "orders") == tag_of(second.world, "orders")
-    assert tag_of(first.world, "orders") != tag_of(first.world, "payments")
+def test_a_job_that_another_run_has_moved_away_is_not_started_again(stage: Stage) -> None:
+    stage.cluster.run("orders", SOURCE)
+    evidence = STOP.run(stage.world)
+    world = replace(stage.world, fence=lambda location: "the-other-run")
+    assert STOP.undo(world, evidence) == [
+        f"orders is stopped, and not started again: run the-other-run has moved it away from {SOURCE}"
+    ]
+    assert restarts(stage) == []
 
 
-def test_a_submitted_job_is_stopped_when_it_is_taken_back() -> None:
-    twins = Twins()
-    evidence = SUBMIT.run(twins.world)
-    assert SUBMIT.undo(twins.world, evidence) == []
-    assert not twins.cluster.find(tag_of(twins.world, "orders")).state.alive
+def test_without_a_way_to_start_it_a_person_is_told(stage: Stage) -> None:
+    stage.cluster.run("orders", SOURCE)
+    step = replace(STOP, restart=None)
+    (told,) = step.undo(stage.world, step.run(stage.world))
+    assert told.startswith(f"orders is stopped: start it again from {SOURCE}")
 
 
-def _stop(**more: object) -> StopJob:
-    return StopJob("halt/stop", "east", "orders", HERE, **more)  # type: ignore[arg-type]
+# ---- FenceSource
 
 
-def test_a_running_job_is_stopped_and_started_again_when_that_is_taken_back() -> None:
-    twins = Twins()
-    twins.cluster.run("orders", HERE)
-    step = _stop(restart={"application": "job.py"})
-    evidence = step.run(twins.world)
-    assert evidence["state_before"] == "running"
-    assert step.holds(twins.world, evidence) == []
-    assert step.undo(twins.world, evidence) == []
-    assert twins.cluster.find_source(StopRequest("orders", HERE)).state is JobState.RUNNING
-    assert [submission.location for submission in twins.cluster.submissions] == [HERE]
+def test_a_fence_takes_the_names_a_zombie_would_need(stage: Stage) -> None:
+    evidence = FENCE.run(stage.world)
+    assert FENCE.run(stage.world) == evidence
+    assert FENCE.holds(stage.world, evidence) == []
+    for path in FENCE.paths:
+        with pytest.raises(AlreadyThere):
+            stage.source.create(path, b"a batch")
+    assert FENCE.undo(stage.world, evidence) == []
+    assert stage.disk.snapshot(SOURCE) == {}
 
 
-def test_without_a_way_to_start_it_the_person_is_told_that_the_job_is_stopped() -> None:
-    twins = Twins()
-    twins.cluster.run("orders", HERE)
-    evidence = _stop().run(twins.world)
-    assert "start it again" in _stop().undo(twins.world, evidence)[0]
+def test_a_fence_outlives_a_power_cut(stage: Stage) -> None:
+    evidence = FENCE.run(stage.world)
+    stage.disk.crash(random.Random(1))
+    assert FENCE.holds(stage.world, evidence) == []
 
 
-def test_a_job_that_was_not_running_is_not_started_by_a_rollback() -> None:
-    twins = Twins()
-    step = _stop(restart={"application": "job.py"})
-    assert step.undo(twins.world, step.run(twins.world)) == []
-    assert twins.cluster.submissions == []
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_fence_that_somebody_was_quicker_than_takes_its_own_part_away(stage: Stage, earlier: bool) -> None:
+    """Also the part that an attempt put up which was killed."""
+    if earlier:
+        stage.source.create("offsets/2", fence_text("the-run").encode())
+    stage.source.create("commits/2", b"v1\n{}")
+    with pytest.raises(StalePlan, match="commits/2 was written after the plan was made") as caught:
+        FENCE.run(stage.world)
+    assert caught.value.exit_code == 4
+    assert stage.disk.snapshot(SOURCE) == {"commits/2": b"v1\n{}"}
 
 
-def _submitted(twins: Twins, state: JobState = JobState.RUNNING) -> None:
-    tag = tag_of(twins.world, "orders")
-    twins.cluster.submit(Submission(tag, "orders", THERE))
-    twins.cluster.set_state(tag, state)
+def test_another_runs_fence_is_named_and_left_standing(stage: Stage) -> None:
+    theirs = fence_text("the-other-run").encode()
+    for path in FENCE.paths:
+        stage.source.create(path, theirs)
+    with pytest.raises(StalePlan, match="fenced by run the-other-run"):
+        FENCE.run(stage.world)
+    assert FENCE.undo(stage.world, None) == []
+    assert set(stage.disk.snapshot(SOURCE).values()) == {theirs}
 
 
-def test_a_commit_of_the_job_is_what_was_waited_for() -> None:
-    twins = Twins()
-    _submitted(twins)
-    twins.put(THERE, {"commits/3": b"v1\n{}"})
-    evidence = AWAIT.run(twins.world)
-    assert (evidence["committed"], evidence["idle"]) == (["commits/3"], [])
+def test_a_fence_that_is_gone_or_another_breaks_the_evidence(stage: Stage) -> None:
+    evidence = FENCE.run(stage.world)
+    stage.source.remove("offsets/2")
+    stage.give(SOURCE, commits_2=b"v1\n{}")
+    assert len(FENCE.holds(stage.world, evidence)) == 2
+    (told,) = FENCE.undo(stage.world, evidence)
+    assert told == f"{SOURCE}/commits/2 is no longer our fence: left as it is"
+    assert stage.disk.snapshot(SOURCE) == {"commits/2": b"v1\n{}"}
 
 
-def test_a_job_that_is_restored_and_has_nothing_to_read_counts_and_is_told_apart() -> None:
-    twins = Twins()
-    _submitted(twins)
-    twins.put(THERE, {"_stateshift/idle": encode_idle(tag_of(twins.world, "orders"), 2)})
-    assert AWAIT.run(twins.world)["idle"] == ["commits/3"]
+# ---- SubmitJob
 
 
-def test_the_note_of_an_earlier_job_does_not_count() -> None:
-    twins = Twins()
-    _submitted(twins)
-    twins.put(THERE, {"_stateshift/idle": encode_idle("another-run.12345678", 2)})
-    with pytest.raises(ClusterError, match="has committed nothing in 30 s"):
-        AWAIT.run(twins.world)
+def test_a_job_is_submitted_once_with_what_the_spec_says(stage: Stage) -> None:
+    evidence = SUBMIT.run(stage.world)
+    assert SUBMIT.run(stage.world)["job"] == evidence["job"]
+    (submission,) = stage.cluster.submissions
+    assert (submission.tag, submission.location, submission.environment) == (tag(stage), TARGET, {"A": "1"})
+    assert SUBMIT.holds(stage.world, evidence) == []
 
 
-def test_a_job_that_dies_is_told_with_the_way_out() -> None:
-    twins = Twins()
-    _submitted(twins, JobState.FAILED)
-    with pytest.raises(ClusterError, match="failed before it committed a batch") as caught:
-        AWAIT.run(twins.world)
-    assert "rollback" in (caught.value.hint or "")
+def test_another_job_and_another_run_have_tags_of_their_own(stage: Stage) -> None:
+    again = replace(stage.world, run="the-other-run")
+    assert len({tag(stage), tag_of(stage.world, "payments"), tag_of(again, "orders")}) == 3
+
+
+@pytest.mark.parametrize("fault", ["lose_answers", "delay"])
+def test_a_submission_without_an_answer_is_found_by_its_tag(stage: Stage, fault: str) -> None:
+    getattr(stage.cluster, fault)()
+    with pytest.raises(ClusterError):
+        SUBMIT.run(stage.world)
+    assert SUBMIT.run(stage.world)["tag"] == tag(stage)
+    assert stage.cluster.started == {tag(stage): 1}
+
+
+def test_a_submission_that_was_refused_is_made_again(stage: Stage) -> None:
+    stage.cluster.fail()
+    with pytest.raises(ClusterError):
+        SUBMIT.run(stage.world)
+    SUBMIT.run(stage.world)
+    assert stage.cluster.started == {tag(stage): 1}
+
+
+def test_a_job_that_failed_is_not_submitted_again_behind_anybodys_back(stage: Stage) -> None:
+    evidence = SUBMIT.run(stage.world)
+    stage.cluster.set_state(tag(stage), JobState.FAILED, "out of memory")
+    SUBMIT.run(stage.world)
+    assert stage.cluster.started == {tag(stage): 1}
+    assert [d.found for d in SUBMIT.holds(stage.world, evidence)] == ["failed (out of memory)"]
+
+
+def test_taking_a_submission_back_stops_the_job_also_one_that_was_never_written_down(stage: Stage) -> None:
+    SUBMIT.run(stage.world)
+    for _ in range(2):
+        assert SUBMIT.undo(stage.world, None) == []
+    assert stage.cluster.find(tag(stage)).state is JobState.FINISHED
+    assert len(stage.cluster.stops) == 1
+
+
+def test_taking_back_a_submission_under_way_stops_the_job_it_starts(stage: Stage) -> None:
+    stage.cluster.delay()
+    with pytest.raises(ClusterError):
+        SUBMIT.run(stage.world)
+    assert SUBMIT.undo(stage.world, None) == []
+    assert not stage.cluster.find(tag(stage)).state.alive
+
+
+def test_what_was_never_submitted_is_not_stopped(stage: Stage) -> None:
+    assert SUBMIT.undo(stage.world, None) == []
+    assert stage.cluster.stops == []
+
+
+def test_the_image_is_not_pulled_from_under_a_job_that_does_not_stop() -> None:
+    stage = Stage(cluster=Stubborn())
+    evidence = SUBMIT.run(stage.world)
+    with pytest.raises(ClusterError, match="still running on ours after it was asked to stop") as caught:
+        SUBMIT.undo(stage.world, evidence)
+    assert "resume WORKDIR" in (caught.value.hint or "")
+
+
+# ---- AwaitProgress
+
+
+def committing(stage: Stage, **files: bytes) -> Stage:
+    """A job that writes these when somebody has waited for it for a while."""
+    stage.clock = StepClock(lambda: stage.give(TARGET, **files) if stage.clock.time > 1001 else None)
+    SUBMIT.run(stage.world)
+    return stage
+
+
+def test_a_batch_of_every_query_is_waited_for(stage: Stage) -> None:
+    evidence = AWAIT.run(committing(stage, a_commits_2=b"v1", b_commits_5=b"v1").world)
+    assert (evidence["committed"], evidence["idle"]) == (["a/commits/2", "b/commits/5"], [])
+    assert 0 < evidence["seconds"] < 2
+    assert AWAIT.holds(stage.world, evidence) == AWAIT.undo(stage.world, evidence) == []
+
+
+def test_a_query_that_has_nothing_to_read_counts_and_is_told(stage: Stage) -> None:
+    idle = encode_idle(tag(stage), 4)
+    evidence = AWAIT.run(committing(stage, a_commits_2=b"v1", b_idle=idle).world)
+    assert (evidence["committed"], evidence["idle"]) == (["a/commits/2"], ["b/commits/5"])
+
+
+def test_a_note_of_idleness_that_another_job_left_does_not_count(stage: Stage) -> None:
+    stage.give(TARGET, a_commits_2=b"v1", b_idle=encode_idle("an-older-run", 4))
+    SUBMIT.run(stage.world)
+    with pytest.raises(ClusterError, match="has committed nothing in 10 s"):
+        AWAIT.run(stage.world)
+
+
+def test_a_job_that_ended_well_without_a_batch_had_nothing_to_read(stage: Stage) -> None:
+    SUBMIT.run(stage.world)
+    stage.cluster.set_state(tag(stage), JobState.FINISHED)
+    assert AWAIT.run(stage.world)["committed"] == []
+
+
+@pytest.mark.parametrize("state", [JobState.FAILED, JobState.ABSENT])
+def test_a_job_that_dies_first_is_an_error_with_the_end_of_its_log(stage: Stage, state: JobState) -> None:
+    SUBMIT.run(stage.world)
+    stage.cluster.set_state(tag(stage), state, "line 1\nOutOfMemoryError: Java heap space")
+    with pytest.raises(ClusterError, match="before it committed a batch; its log ends") as caught:
+        AWAIT.run(stage.world)
+    assert caught.value.fact.endswith("Java heap space")
+    assert "rollback WORKDIR" in (caught.value.hint or "")
+
+
+def test_a_job_that_died_after_its_batches_has_made_progress(stage: Stage) -> None:
+    """The image works: that it died later is told by `holds` of the submission, and is not a reason to go back."""
+    stage.give(TARGET, a_commits_2=b"v1", b_commits_5=b"v1")
+    evidence = SUBMIT.run(stage.world)
+    stage.cluster.set_state(tag(stage), JobState.FAILED, "later")
+    assert len(AWAIT.run(stage.world)["committed"]) == 2
+    assert SUBMIT.holds(stage.world, evidence)
+
+
+def test_a_job_that_dies_when_one_of_two_queries_has_committed_is_an_error(stage: Stage) -> None:
+    stage.give(TARGET, a_commits_2=b"v1")
+    SUBMIT.run(stage.world)
+    stage.cluster.set_state(tag(stage), JobState.FAILED)
+    with pytest.raises(ClusterError):
+        AWAIT.run(stage.world)
+
+
+def test_waiting_is_bounded_and_may_be_repeated(stage: Stage) -> None:
+    SUBMIT.run(stage.world)
+    with pytest.raises(ClusterError, match="is running and has committed nothing in 10 s"):
+        AWAIT.run(stage.world)
+    stage.give(TARGET, a_commits_2=b"v1", b_commits_5=b"v1")
+    assert AWAIT.run(stage.world)["committed"]
+
+
+def test_waiting_can_be_interrupted(stage: Stage) -> None:
+    stage.clock = StepClock(stage.stop.set)
+    SUBMIT.run(stage.world)
+    with pytest.raises(Interrupted):
+        AWAIT.run(stage.world)

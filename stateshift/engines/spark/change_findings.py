@@ -4,12 +4,19 @@ with the reason and the way out. Pure."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from shlex import quote
 from typing import Any
 
 from stateshift.engines.spark.joining import of_joining
 from stateshift.engines.spark.keys import key_column
-from stateshift.engines.spark.reshaping import StoreState, partitions_of, provider_of, stores_of
+from stateshift.engines.spark.reshaping import (
+    StoreState,
+    is_settled,
+    partitions_of,
+    provider_of,
+    stores_of,
+)
 from stateshift.engines.spark.shards import HDFS, ROCKSDB
 from stateshift.engines.spark.sums import cannot_add
 from stateshift.engines.spark.wishes import PROVIDER, Wishes, wishes_of
@@ -111,6 +118,8 @@ def _of_versions(wishes: Wishes, facts: Facts, image: Image, name: str) -> Itera
     """RocksDB's state is written as changelogs, which 3.5 was the first to read."""
     if not wishes.of_state or (wishes.provider or provider_of(image)) != ROCKSDB:
         return
+    if not replace(wishes, compact=False).of_state and all(is_settled(shard) for shard in image.shards):
+        return  # nothing is written anew: 3.3 and 3.4 have tables only
     version = facts.target_cluster.version if facts.target_cluster else None
     parts = [int(part) for part in version.split(".")[:2] if part.isdigit()] if version else []
     old = parts < [3, 5] if parts else image.written_by in BEFORE_CHANGELOGS

@@ -1,47 +1,162 @@
-"""Every file that a restart needs, read to its end: what a listing cannot tell. Reads only."""
+"""Everything a restart needs, read to its end: what a listing cannot tell. Reads only.
+
+    every needed file       decodes; of a zip all members, RocksDB's own files too
+    every row               lies inside its bounds, by its store's schema                        rowcheck
+    every key               lies in the shard that its hash gives it                             rowcheck
+    a join's indexes        are as many as its counts say, without a gap                         joins
+    every checksum          of either kind fits the file beside it                               sidecars
+    a snapshot              is what the changes before it come to, where they are still there    snapshots
+    every SST               is named by some snapshot; those that are not are counted (a note)   sidecars
+
+A finding names the file and where in it; offsets in state files are those of the decompressed bytes. Where the newest
+batch does not work, `works` tells which earlier ones do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator
+from itertools import groupby, islice
 
+from stateshift.engines.spark import decoding, sidecars, snapshots
 from stateshift.engines.spark.entries import entries
+from stateshift.engines.spark.joins import Join
+from stateshift.engines.spark.rowcheck import RowCheck
+from stateshift.engines.spark.survey import survey as surveyed
+from stateshift.engines.spark.views import Views, views_of
 from stateshift.errors import FormatError, MissingFile
-from stateshift.formats.spark import crc
+from stateshift.formats.spark.names import classify
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Finding, Image
+from stateshift.survey import Finding, Image, ShardFiles, Survey
+
+# Logs and metadata are read whole: nobody has longer ones.
+SMALL_MAX = 256 * 1024 * 1024
+
+# So many epochs that work are enough to choose from.
+EPOCHS_MAX = 10
+
+# An operator's id and the number of a shard.
+Place = tuple[str, int]
 
 
-def decoded_whole(storage: Storage, image: Image) -> Iterator[Finding]:
-    """A refusal for every shard that does not decode, and for every checksum that its file does not match."""
-    for shard in image.shards:
-        try:
-            for _ in entries(storage.chunks, shard, image.settings):
-                pass
-        except FormatError as error:
-            path = error.path or shard.files[-1]
-            yield Finding("refuse", f"{path} is damaged: {error.fact}", path=path, offset=error.offset)
-        except MissingFile as error:
-            yield Finding("refuse", f"{error.fact}: shard {shard.shard} of operator {shard.operator} needs it")
+def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
+    """What is wrong with the image at its epoch, beyond what its survey has said."""
+    told = {finding.path for finding in image.findings if finding.level == "refuse"}
+    for finding in _read(storage, survey, image):
+        if finding.path is None or finding.path not in told:
+            yield finding
+    yield from snapshots.findings(storage, survey, image)
+    yield from sidecars.orphans(storage, survey, image)
+
+
+def works(storage: Storage, image: Image, found: Collection[Finding]) -> tuple[int, ...]:
+    """Which of the image's epochs a restart works from, the newest EPOCHS_MAX of them. `found` is what is wrong with
+    the newest one: an epoch that shares the damage is told from one that does not without reading everything."""
+    suspects = {place for finding in found for place in _place_of(image, finding.path)}
+    good = (epoch for epoch in reversed(image.epochs) if _works(storage, image.path, epoch, suspects))
+    return tuple(sorted(islice(good, EPOCHS_MAX)))
+
+
+def _works(storage: Storage, path: str, epoch: int, suspects: set[Place]) -> bool:
+    survey = surveyed(storage, until=epoch)
+    image = next((image for image in survey.images if image.path == path and image.epoch == epoch), None)
+    if image is None or image.epoch not in image.epochs:
+        return False
+    return not any(finding.level == "refuse" for finding in _read(storage, survey, image, suspects))
+
+
+def _read(storage: Storage, survey: Survey, image: Image, first: Collection[Place] = ()) -> Iterator[Finding]:
+    """Everything the image needs at its epoch; shards of the `first` places before all others."""
+    yield from _logs(storage, image)
+    yield from _archives(storage, image)
+    yield from _state(storage, image, first)
+    yield from sidecars.findings(storage, survey, image)
+
+
+def _place_of(image: Image, path: str | None) -> Iterator[Place]:
+    place = classify(path[len(image.path) :].lstrip("/")) if path else None
+    if place is not None and place.operator is not None and place.partition is not None:
+        yield place.operator, place.partition
+
+
+def _logs(storage: Storage, image: Image) -> Iterator[Finding]:
+    """What is not state: logs, metadata, schemas."""
+    start = len(image.path) + 1 if image.path else 0
     for path in image.needed:
-        if path.endswith(".crc"):
-            yield from _checked(storage, path)
+        if classify(path[start:]).area in ("state", "sidecar"):
+            continue
+        try:
+            decoding.decode_file(path, storage.read(path, SMALL_MAX))
+        except FormatError as error:
+            yield _damaged(path, error)
+        except MissingFile as error:
+            yield Finding("refuse", f"{error.fact}: a restart reads it", path=path)
 
 
-def _checked(storage: Storage, path: str) -> Iterator[Finding]:
-    """Spark's own checksum beside a file (4.1 and later): a stale one makes an intact file unreadable."""
-    about = path.removesuffix(".crc")
+def _archives(storage: Storage, image: Image) -> Iterator[Finding]:
+    """Zips whole: of theirs we decode the metadata alone, but Spark hands RocksDB all the rest."""
+    for path in image.needed:
+        if path.endswith(".zip"):
+            try:
+                with zipfile.ZipFile(io.BytesIO(storage.read(path, sidecars.ZIP_MAX))) as archive:
+                    bad = archive.testzip()
+                if bad is not None:
+                    yield Finding("refuse", f"{path} is damaged: {bad} in it does not have its checksum", path=path)
+            except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
+                yield Finding("refuse", f"{path} is damaged: {error}", path=path)
+            except MissingFile:
+                continue  # said already
+
+
+def _state(storage: Storage, image: Image, first: Collection[Place] = ()) -> Iterator[Finding]:
+    """Shard by shard, `first` ones first: decoded, row by row, and a join's stores against each other."""
+    views = views_of(storage, image)
+    counts = {operator.id: operator.shards for operator in image.operators}
+    shards = sorted(image.shards, key=lambda shard: _place(shard) not in first)
+    for (operator, number), stores in groupby(shards, _place):
+        join = Join(operator, number)
+        for shard in stores:
+            yield from _shard(storage, image, shard, views, join, counts[operator])
+        yield from join.findings()
+    yield from _not_checked(views)
+
+
+def _place(shard: ShardFiles) -> Place:
+    return shard.operator, shard.shard
+
+
+def _shard(
+    storage: Storage, image: Image, shard: ShardFiles, views: Views, join: Join, shards: int
+) -> Iterator[Finding]:
+    check = RowCheck(storage, shard, image.settings, shards)
     try:
-        wanted = crc.decode_spark_crc(storage.read(path, 1 << 16))
-        found = crc.spark_checksum(storage.chunks(about), 0)
+        for entry in entries(storage.chunks, shard, image.settings):
+            view = views.of(shard.operator, entry.store)
+            row = check.decoded(view, entry)
+            if row is not None:
+                join.add(entry.store, shard, *row)
     except FormatError as error:
-        yield Finding("refuse", f"{path} is damaged: {error.fact}", path=path, offset=error.offset)
-        return
-    except MissingFile:
-        return  # the file itself is missing: that was said already
-    if (wanted.value, wanted.size) != (found.value, found.size):
-        yield Finding(
-            "refuse",
-            f"{about} does not match its checksum {path}: Spark refuses to read it",
-            hint=f"if the file is intact otherwise, remove {path}: Spark reads it without",
-            path=about,
-        )
+        join.incomplete = True
+        yield _damaged(error.path or shard.files[-1], error)
+    except MissingFile as error:
+        join.incomplete = True
+        yield Finding("refuse", f"{error.fact}: shard {shard.shard} of operator {shard.operator} needs it")
+    join.incomplete |= bool(check.broken)
+    yield from check.findings()
+
+
+def _not_checked(views: Views) -> Iterator[Finding]:
+    """What nobody could look into, so that silence means something."""
+    for view in views.all():
+        if not view.known:
+            yield Finding("note", f"operator {view.operator}: the columns of store {view.store} are not known, so its "
+                          "rows were decoded as bytes only")  # fmt: skip
+        elif view.placed is None:
+            yield Finding("note", f"operator {view.operator}: which shard a key of store {view.store} belongs to is "
+                          "not known (an operator of its own kind, or collated strings)")  # fmt: skip
+
+
+def _damaged(path: str, error: FormatError) -> Finding:
+    return Finding("refuse", f"{path} is damaged: {error.fact}", path=path, offset=error.offset)

@@ -132,14 +132,14 @@ def _fold(writes: list[TableEntry], between: bytes) -> bytes | None:
 def _apply_changes(state: dict[bytes, bytes], records: Iterable[Record], between: bytes, checksums: bool) -> None:
     for key, value, merge in records:
         if value is None:
-            state.pop(_without_delete_checksum(key) if checksums else key, None)
+            state.pop(without_delete_checksum(key) if checksums else key, None)
         elif merge and key in state:
             state[key] = state[key] + between + value
         else:
             state[key] = value
 
 
-def _without_delete_checksum(key: bytes) -> bytes:
+def without_delete_checksum(key: bytes) -> bytes:
     """With row checksums a deleted key is i32LE crc | key."""
     return without_row_checksum(Record(key, None)).key
 
@@ -152,7 +152,7 @@ def _named(
         raise FormatError("a changelog has column families, and no snapshot before it names them", shard.files[0])
     stores = {number: f"{shard.store}/{name}" for name, number in snapshot.families.items()}
     for key, value in state.items():
-        bare = value if checked is None else _without_value_checksums(key, value, checked)
+        bare = value if checked is None else without_value_checksums(key, value, checked)
         if not stores:
             yield Entry(shard.operator, shard.store, key, bare)
             continue
@@ -162,7 +162,7 @@ def _named(
         yield Entry(shard.operator, store, key[2:], bare)
 
 
-def _without_value_checksums(key: bytes, value: bytes, between: bytes) -> bytes:
+def without_value_checksums(key: bytes, value: bytes, between: bytes) -> bytes:
     """RocksDB's value with row checksums: i32LE crc32c(key, payload) | i32LE size | payload, once per merged value."""
     payloads, position, seed = [], 0, crc32c(key)
     while True:

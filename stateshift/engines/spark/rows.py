@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from math import isfinite, isnan
 from typing import Any
 
 from stateshift.errors import FormatError
@@ -60,7 +61,7 @@ def named(values: Any, wanted: DataType) -> Any:
         case StructType(names, types):
             return {
                 name: named(value, kind)
-                for name, value, kind in zip(_unique(names), values, types, strict=True)
+                for name, value, kind in zip(unique(names), values, types, strict=True)
             }
         case ArrayType(element):
             return [named(value, element) for value in values]
@@ -70,14 +71,17 @@ def named(values: Any, wanted: DataType) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not isfinite(value):  # JSON has no numbers for these: as Spark writes them
+        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, bytes):
         return {"hex": value.hex()}
     if isinstance(value, Decimal):
         return str(value)
-    return list(value) if isinstance(value, tuple) else value
+    return [_plain(part) for part in value] if isinstance(value, tuple) else value  # intervals, variants
 
 
-def _unique(names: tuple[str, ...]) -> list[str]:
+def unique(names: tuple[str, ...]) -> list[str]:
+    """The names, those that repeat told apart by a number."""
     seen: dict[str, int] = {}
     unique = []
     for name in names:

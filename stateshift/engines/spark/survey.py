@@ -24,10 +24,13 @@ from stateshift.survey import FileInfo, Finding, Image, Survey
 TOP = ("offsets/", "commits/", "state/", "sources/")
 
 
-def survey(storage: Storage, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = ()) -> Survey:
-    """Everything at the storage's location. `thorough` looks into the zips of every epoch, not only of the last;
-    `changes` are what is to be made of it (`transform` of a job): what they need to know is looked up, too."""
-    files = tuple(sorted(file for file in storage.list() if not is_temporary(file.path)))
+def survey(
+    storage: Storage, thorough: bool = False, until: int | None = None, changes: Sequence[Mapping[str, Any]] = ()
+) -> Survey:
+    """Everything at the storage's location. `thorough` looks into the zips of every epoch, not only of the last.
+    With `until`, as if the batch of that number had been the last: the logs of later ones are not seen. `changes` are
+    what is to be made of it (`transform` of a job): what they need to know is looked up, too."""
+    files = tuple(sorted(f for f in storage.list() if not is_temporary(f.path) and not _is_later(f.path, until)))
     names, findings = _names(storage, files)
     prefixes = _images(files)
     findings += _mixed(storage, prefixes)
@@ -57,6 +60,16 @@ def is_temporary(path: str) -> bool:
     """Leftovers of writers: Spark's own `.name.uuid.tmp` and ours."""
     name = path.rsplit("/", 1)[-1]
     return name.startswith(TEMPORARY) or (name.startswith(".") and name.endswith(".tmp"))
+
+
+def _is_later(path: str, until: int | None) -> bool:
+    """Whether this is the log of a batch after `until`, here or in a checkpoint of a workflow."""
+    if until is None:
+        return False
+    place = classify(path)
+    if place.area not in ("offsets", "commits"):
+        place = classify(path.partition("/")[2])
+    return place.area in ("offsets", "commits") and (place.version or 0) > until
 
 
 def _surveyed(

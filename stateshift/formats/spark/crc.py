@@ -46,6 +46,12 @@ def crc32c(data: bytes, value: int = 0) -> int:
     return int(google_crc32c.extend(value, bytes(data)))
 
 
+def masked_crc32c(data: bytes, value: int = 0) -> int:
+    """RocksDB's: turned and moved, so that the checksum of bytes with checksums in them stays a good one (crc32c.h)."""
+    value = crc32c(data, value)
+    return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
 def decode_hadoop_crc(content: bytes) -> HadoopChecksums:
     if content[:4] != _HADOOP_MAGIC[: len(content)]:
         raise FormatError(f"{_HADOOP} does not begin with crc", None, 0)

@@ -1,17 +1,22 @@
 """RocksDB as Spark stores it: `N.zip` says which tables make up version N, the tables lie beside it in `SSTs/`.
 
-    N.zip        metadata | CURRENT | MANIFEST-* | OPTIONS-* [| 00000x.log, empty]
+    N.zip        metadata | CURRENT | MANIFEST-* | OPTIONS-* [| 00000x.log ...]
       metadata     v1\\n{"sstFiles":[{"localFileName":"000015.sst","dfsSstFileName":"000015-<uuid>.sst",
                                      "sizeBytes":1329}],"numKeys":4[,"columnFamilyMapping":{name: id},
                                      "columnFamilyTypeMap":{name: internal},"maxColumnFamilyId":0]}
 
-Source: Spark, RocksDBFileManager (saveCheckpointToDfs, RocksDBCheckpointMetadata). The write-ahead log is off: a zip
-that holds one with something in it is refused, for its writes would be missed.
+    000004.log   (crc32c u32LE, masked | size u16LE | type u8, 1 whole | sequence u64LE | count u32LE)*
+
+Source: Spark, RocksDBFileManager (saveCheckpointToDfs, RocksDBCheckpointMetadata); RocksDB, db/log_format.h,
+WriteBatch. Nothing waits in a write-ahead log: from 3.5 on it is off and its file empty, 3.3 and 3.4 flush it with
+every version, and what is left are batches of no writes, from commits that changed nothing. A zip whose log holds any
+other is refused, for its writes would be missed.
 """
 
 from __future__ import annotations
 
 import io
+import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -19,12 +24,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stateshift.errors import FormatError
+from stateshift.formats.spark.crc import masked_crc32c
 from stateshift.formats.spark.text import decode_object, decode_text, decode_version, encode_object, number_of
 
+VERSIONS = (1, 2)
 METADATA = "metadata"
 MEMBERS_MAX = 10_000
 MEMBER_BYTES_MAX = 64 * 1024 * 1024
 
+_LOG_BLOCK = 32_768
+_BATCH = struct.Struct("<IHBQI")
 _WHAT = "a RocksDB snapshot"
 
 
@@ -40,12 +49,15 @@ class Table:
 @dataclass(frozen=True, slots=True)
 class RocksDBSnapshot:
     """What a version consists of. `families` maps column family names to their ids, empty where none are used;
-    `text` is the JSON as it was."""
+    `text` is the JSON as it was, `format` the number in the line before it: 1, but 4.0 writes that of its state
+    checkpoint format, and refuses any other (RocksDBCheckpointMetadata.VERSION). 4.1 refuses 2 for the same content,
+    4.3 goes back to an older snapshot then, if the changelogs reach that far."""
 
     tables: tuple[Table, ...]
     keys: int
     families: Mapping[str, int] = field(default_factory=dict)
     text: str = ""
+    format: int = 1
 
 
 def decode_zip(content: bytes) -> RocksDBSnapshot:
@@ -71,7 +83,7 @@ def encode_zip(snapshot: RocksDBSnapshot) -> bytes:
 
 def decode_snapshot_metadata(content: bytes) -> RocksDBSnapshot:
     first, newline, rest = content.partition(b"\n")
-    decode_version(first, (1,), _WHAT)
+    version = decode_version(first, VERSIONS, _WHAT)
     start = len(first) + 1
     if not newline or not rest:
         raise FormatError(f"{_WHAT} ends after its version line", None, len(content))
@@ -80,12 +92,12 @@ def decode_snapshot_metadata(content: bytes) -> RocksDBSnapshot:
     if plain.get("logFiles"):
         raise FormatError(f"{_WHAT} needs a write-ahead log, which Spark never writes", None, start)
     return RocksDBSnapshot(
-        _tables(plain, start), number_of(plain, "numKeys", _WHAT, start), _families(plain, start), text
+        _tables(plain, start), number_of(plain, "numKeys", _WHAT, start), _families(plain, start), text, version
     )
 
 
 def encode_snapshot_metadata(snapshot: RocksDBSnapshot) -> bytes:
-    return b"v1\n" + (snapshot.text or _text(snapshot)).encode("utf-8")
+    return f"v{snapshot.format}\n{snapshot.text or _text(snapshot)}".encode()
 
 
 def _text(snapshot: RocksDBSnapshot) -> str:
@@ -114,18 +126,36 @@ def _check_members(archive: zipfile.ZipFile) -> None:
             raise FormatError(f"{_WHAT} holds a file with a name that climbs out: {name!r}", None, member.header_offset)
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise FormatError(f"{_WHAT} holds a file compressed as Java never does", None, member.header_offset)
-        if name.endswith(".log") and member.file_size:
-            raise FormatError(f"{_WHAT} holds a write-ahead log with something in it", None, member.header_offset)
+        if name.endswith(".log") and not _is_without_writes(_content(archive, member)):
+            raise FormatError(f"{_WHAT} holds a write-ahead log with writes in it", None, member.header_offset)
+
+
+def _is_without_writes(log: bytes) -> bool:
+    """Whether a write-ahead log holds nothing but batches of no writes."""
+    if len(log) > _LOG_BLOCK:  # what goes beyond the first block we have no file of
+        return False
+    for start in range(0, len(log), _BATCH.size):
+        if start + _BATCH.size > len(log):
+            return False
+        checksum, size, kind, _, count = _BATCH.unpack_from(log, start)
+        body = log[start + 6 : start + _BATCH.size]
+        if (size, kind, count) != (12, 1, 0) or checksum != masked_crc32c(body):
+            return False
+    return True
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> bytes:
     found = next((member for member in archive.infolist() if member.filename == name), None)
     if found is None:
         raise FormatError(f"{_WHAT} holds no {name}", None, 0)
+    return _content(archive, found)
+
+
+def _content(archive: zipfile.ZipFile, found: zipfile.ZipInfo) -> bytes:
     with archive.open(found) as file:
         content = file.read(MEMBER_BYTES_MAX + 1)
     if len(content) > MEMBER_BYTES_MAX:
-        raise FormatError(f"{_WHAT} has a {name} of more than 64 MiB", None, found.header_offset)
+        raise FormatError(f"{_WHAT} has a {found.filename} of more than 64 MiB", None, found.header_offset)
     return content
 
 

@@ -26,7 +26,7 @@ import xxhash
 
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.spark import snappy_java
-from stateshift.formats.spark.crc import crc32c
+from stateshift.formats.spark.crc import crc32c, masked_crc32c
 
 PUT, MERGE = 1, 2
 DELETES = (0, 7)
@@ -99,6 +99,8 @@ def _check_properties(content: bytes, metaindex: _Handle, check: int) -> bool:
                 raise FormatError(f"{_WHAT} has an index of an unknown kind", None, place.offset)
             if b"rocksdb.external_sst_file.version" in properties:
                 raise FormatError(f"{_WHAT} was made outside RocksDB and ingested", None, place.offset)
+        elif place and place.size:  # filters: we have no use for them, but RocksDB believes what they say
+            _checked(content, place, check)
     return delta
 
 
@@ -108,6 +110,11 @@ def _number(properties: dict[bytes, bytes], name: bytes) -> bool:
 
 def _block(content: bytes, handle: _Handle, check: int) -> bytes:
     """A block's content, checked and decompressed."""
+    return _decompressed(_checked(content, handle, check), content[handle.offset + handle.size], handle.offset)
+
+
+def _checked(content: bytes, handle: _Handle, check: int) -> bytes:
+    """A block's content as it is stored."""
     offset, size = handle
     end = offset + size
     if end + _TRAILER > len(content):
@@ -115,7 +122,7 @@ def _block(content: bytes, handle: _Handle, check: int) -> bytes:
     expected = _CHECKSUMS[check]
     if expected and expected(content[offset:end], content[end]) != _U32.unpack_from(content, end + 1)[0]:
         raise FormatError(f"{_WHAT}: a block's checksum does not fit its content", None, offset)
-    return _decompressed(content[offset:end], content[end], offset)
+    return content[offset:end]
 
 
 def _decompressed(data: bytes, kind: int, offset: int) -> bytes:
@@ -206,11 +213,6 @@ def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
     raise FormatError(f"{_WHAT}: a number that does not end", None, min(position, end))
 
 
-def _masked_crc32c(data: bytes, last: int) -> int:
-    value = crc32c(bytes((last,)), crc32c(data))
-    return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
 def _xxh3(data: bytes, last: int) -> int:
     """XXH3 leaves the last byte out and mixes it in afterwards (format.cc, ModifyChecksumForLastByte)."""
     return (xxhash.xxh3_64_intdigest(data) ^ last * 0x6B9083D9) & 0xFFFFFFFF
@@ -218,7 +220,7 @@ def _xxh3(data: bytes, last: int) -> int:
 
 _CHECKSUMS: dict[int, Callable[[bytes, int], int] | None] = {
     0: None,
-    1: _masked_crc32c,
+    1: lambda data, last: masked_crc32c(bytes((last,)), crc32c(data)),
     2: lambda data, last: xxhash.xxh32_intdigest(data + bytes((last,))),
     3: lambda data, last: xxhash.xxh64_intdigest(data + bytes((last,))) & 0xFFFFFFFF,
     4: _xxh3,

@@ -258,8 +258,7 @@ def test_every_file_that_a_real_rocksdb_state_needs_is_missed_when_it_is_gone(na
 
 
 def test_checkpoint_format_2_takes_the_files_that_the_commit_names() -> None:
-    (name,) = (name for name in NAMES if name.endswith("window-rocksdb-format2"))
-    storage = golden(name)
+    storage = golden("spark-4.3.0/window-rocksdb-format2")
     image = survey.survey(storage).images[0]
     taken = [path for shard in image.shards for path in shard.files if not path.endswith(".sst")]
     assert taken
@@ -270,8 +269,7 @@ def test_checkpoint_format_2_takes_the_files_that_the_commit_names() -> None:
 
 
 def test_a_damaged_zip_is_named() -> None:
-    (name,) = (name for name in NAMES if name.endswith("/window-rocksdb"))
-    storage = golden(name)
+    storage = golden("spark-4.3.0/window-rocksdb")
     path = next(p for shard in survey.survey(storage).images[0].shards for p in shard.files if p.endswith(".zip"))
     put(storage, path, storage.read(path)[:-30])
     assert f"{path} is damaged" in told(survey.survey(storage).images[0])

@@ -290,6 +290,8 @@ def test_an_operator_without_a_key_has_one_shard() -> None:
 def test_an_encoder_that_is_not_known_is_refused_by_name() -> None:
     with pytest.raises(FormatError, match="NewEncoderSpec"):
         key_rule("default/x", schema(("a", "long"), encoder={"keyStateEncoderType": "NewEncoderSpec"}), True)
+    with pytest.raises(FormatError, match="collated strings"):
+        key_rule("default", schema(("a", "string collate UNICODE_CI")), False)
     with pytest.raises(FormatError, match="encoding byte"):
         key_hash(KeyRule("row", LONG_KEY, 1, True))(b"\1" + row(7))
 

@@ -1,5 +1,6 @@
 import contextlib
 import io
+import struct
 import zipfile
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.errors import FormatError, UnknownVersion
+from stateshift.formats.spark.crc import masked_crc32c
 from stateshift.formats.spark.rocksdb import (
     RocksDBSnapshot,
     Table,
@@ -16,7 +18,7 @@ from stateshift.formats.spark.rocksdb import (
     encode_zip,
 )
 from stateshift.formats.spark.sst import MERGE, decode_sst
-from tests.formats.golden import CASES, paths
+from tests.formats.golden import CASES, ROOT, paths
 
 SNAPSHOT = RocksDBSnapshot((Table("000015.sst", "000015-u.sst", 1329),), 4, {"default": 1, "$count": 0})
 FILES = [case / "checkpoint" / name for case in CASES for name, _ in paths(case)]
@@ -66,6 +68,35 @@ def test_the_metadata_in_every_zip_is_written_back_byte_for_byte():
 def test_a_zip_that_is_not_sparks_is_refused(content):
     with pytest.raises(FormatError):
         decode_zip(content)
+
+
+def batch(count=0, kind=1):
+    body = struct.pack("<BQI", kind, 7, count)
+    return masked_crc32c(body).to_bytes(4, "little") + b"\x0c\0" + body
+
+
+def with_log(content):
+    return zipped(**{"metadata": 'v1\n{"sstFiles":[],"numKeys":0}', "000004.log": content})
+
+
+@pytest.mark.parametrize("log", [b"", batch(), batch() * 4])
+def test_a_write_ahead_log_without_writes_needs_no_reading(log):
+    assert decode_zip(with_log(log)).tables == ()
+
+
+def test_real_zips_of_old_versions_have_such_logs():
+    versions = set()
+    for path in ZIPS:
+        with zipfile.ZipFile(path) as archive:
+            if any(member.filename.endswith(".log") and member.file_size for member in archive.infolist()):
+                versions.add(path.relative_to(ROOT).parts[0])
+    assert versions == {"spark-3.3.4", "spark-3.4.4"}
+
+
+@pytest.mark.parametrize("log", [batch(1), batch(kind=2), batch()[:-1], b"\1" + batch()[1:], batch() * 2000])
+def test_a_write_ahead_log_with_anything_else_is_refused(log):
+    with pytest.raises(FormatError, match=r"write-ahead log with writes"):
+        decode_zip(with_log(log))
 
 
 def test_every_table_is_read_with_its_checksums_and_in_order():

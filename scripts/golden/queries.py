@@ -1,0 +1,141 @@
+"""The queries of the golden cases: one per kind of state, over a few batches of events. See make.py.
+
+    query(spark, source) -> DataFrame        source: the stream of `EVENTS`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+EVENTS = "id LONG, at TIMESTAMP, word STRING, amount DOUBLE"
+
+
+def windowed(spark: SparkSession, source: DataFrame) -> DataFrame:
+    counted = source.withWatermark("at", "1 minute").groupBy(f.window("at", "10 seconds"), "word")
+    return counted.agg(f.count("*").alias("n"), f.sum("amount").alias("total"), f.max("word").alias("last"))
+
+
+def sessions(spark: SparkSession, source: DataFrame) -> DataFrame:
+    """Sessions of a word within a range of ids: some are merged, some are closed."""
+    gap = f.session_window("at", "40 seconds")
+    counted = source.withWatermark("at", "1 minute").groupBy(gap, "word", (f.col("id") % 2).alias("odd"))
+    return counted.agg(f.count("*").alias("n"), f.sum("amount").alias("total"))
+
+
+def deduplicated(spark: SparkSession, source: DataFrame) -> DataFrame:
+    return source.withWatermark("at", "1 hour").dropDuplicates(["word", "at"])
+
+
+def deduplicated_within(spark: SparkSession, source: DataFrame) -> DataFrame:
+    return source.withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["word", "id"])
+
+
+def joined(spark: SparkSession, source: DataFrame) -> DataFrame:
+    left = source.filter("id % 2 = 0").withWatermark("at", "1 hour").alias("l")
+    right = source.filter("id % 2 = 1").withWatermark("at", "1 hour").alias("r")
+    near = f.expr("l.word = r.word AND r.at BETWEEN l.at AND l.at + INTERVAL 1 MINUTE")
+    return left.join(right, near, "leftOuter")
+
+
+def matched(spark: SparkSession, source: DataFrame) -> DataFrame:
+    """Spark refuses outer joins with state format 1 (SPARK-26154)."""
+    left = source.filter("id % 2 = 0").withWatermark("at", "1 hour").alias("l")
+    right = source.filter("id % 2 = 1").withWatermark("at", "1 hour").alias("r")
+    return left.join(right, f.expr("l.word = r.word AND r.at BETWEEN l.at AND l.at + INTERVAL 1 MINUTE"))
+
+
+def evicting(spark: SparkSession, source: DataFrame) -> DataFrame:
+    """A join whose state shrinks: deletes, and lists that lose items."""
+    left = source.filter("id % 2 = 0").withWatermark("at", "20 seconds").alias("l")
+    right = source.filter("id % 2 = 1").withWatermark("at", "20 seconds").alias("r")
+    near = f.expr("l.word = r.word AND r.at BETWEEN l.at AND l.at + INTERVAL 30 SECONDS")
+    return left.join(right, near, "leftOuter")
+
+
+def copied(spark: SparkSession, source: DataFrame) -> DataFrame:
+    return source.select("id", "word")
+
+
+def all_types(spark: SparkSession, source: DataFrame) -> DataFrame:
+    return source.dropDuplicates()
+
+
+def collected(spark: SparkSession, source: DataFrame) -> DataFrame:
+    pairs = f.create_map("word", f.array("amount", f.lit(None).cast("double")))
+    return source.groupBy("word").agg(f.first(pairs).alias("pairs"), f.max(f.struct("at", "word")).alias("latest"))
+
+
+def exotic(spark: SparkSession, source: DataFrame) -> DataFrame:
+    """Intervals in keys; a string with a collation (no key may have one), a variant and a wide decimal in values
+    (4.0 and later)."""
+    keys = source.selectExpr(
+        "make_ym_interval(0, id % 5 - 2) AS months", "make_dt_interval(0, 0, id % 3 - 1, 0.5) AS span",
+        "collate(word, 'UNICODE_CI') AS word", "parse_json(concat('{\"n\":', id, '}')) AS doc",
+        "CAST(id AS DECIMAL(38, 2)) AS d",
+    )  # fmt: skip
+    values = [f.first("doc").alias("doc"), f.first("word").alias("word"), f.sum("d").alias("d")]
+    return keys.groupBy("months", "span").agg(*values)
+
+
+def total(spark: SparkSession, source: DataFrame) -> DataFrame:
+    """No key at all: one row, in partition 0."""
+    return source.groupBy().agg(f.count("*").alias("n"), f.max("word").alias("last"))
+
+
+def limited(spark: SparkSession, source: DataFrame) -> DataFrame:
+    return source.select("id", "word").limit(20)
+
+
+def chained(spark: SparkSession, source: DataFrame) -> DataFrame:
+    """Three stateful operators: duplicates dropped, counted by ten seconds, and those counts by minute."""
+    once = source.withWatermark("at", "10 seconds").dropDuplicates(["word", "at"])
+    counted = once.groupBy(f.window("at", "10 seconds"), "word").agg(f.count("*").alias("n"))
+    minute = f.window(f.window_time(counted["window"]), "1 minute")
+    return counted.groupBy(minute, "word").agg(f.sum("n").alias("n"))
+
+
+def rates(spark: SparkSession, source: DataFrame) -> DataFrame:
+    """A stream of Spark's own instead of the events."""
+    ticks = spark.readStream.format("rate").option("rowsPerSecond", 20).load()
+    return ticks.groupBy((f.col("value") % 7).alias("rest")).agg(f.count("*").alias("n"))
+
+
+def pandas_state(spark: SparkSession, source: DataFrame) -> DataFrame:
+    marked = source.withWatermark("at", "1 minute")
+    output, state = "word STRING, n LONG", "n LONG, total DOUBLE, last STRING"
+    return marked.groupBy("word").applyInPandasWithState(counted_in_pandas, output, state, "update", "EventTimeTimeout")
+
+
+def counted_in_pandas(key: tuple[Any, ...], frames: Iterator[Any], state: Any) -> Iterator[Any]:
+    import pandas
+
+    if state.hasTimedOut:
+        state.remove()
+        return
+    n, total, last = state.get if state.exists else (0, 0.0, None)
+    for frame in frames:
+        n, total, last = n + len(frame), total + float(frame["amount"].sum()), str(frame["at"].max())
+    state.update((n, total, last))
+    if n % 2:
+        state.setTimeoutTimestamp(4_102_444_800_000)
+    yield pandas.DataFrame({"word": [key[0]], "n": [n]})
+
+
+def tws_event(spark: SparkSession, source: DataFrame) -> DataFrame:
+    return _transformed(source.withWatermark("at", "1 minute"), "Timed", "EventTime")
+
+
+def tws_ttl(spark: SparkSession, source: DataFrame) -> DataFrame:
+    return _transformed(source, "Expiring", "ProcessingTime")
+
+
+def _transformed(source: DataFrame, processor: str, time: str) -> DataFrame:
+    import processors  # needs Spark 4.0
+
+    made = getattr(processors, processor)()
+    keyed = source.withColumn("odd", (f.col("id") % 2).cast("int")).groupBy("word", "odd")
+    return keyed.transformWithStateInPandas(made, "word STRING, n LONG", "Update", time)

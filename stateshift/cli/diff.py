@@ -1,0 +1,45 @@
+"""`stateshift diff`: two images compared by their entries. Reads only."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.options import Json, Verbose, epilog
+from stateshift.cli.terminal import Terminal
+
+EPILOG = epilog(
+    "stateshift diff hdfs://old:8020/checkpoints/orders s3://new/checkpoints/orders\n"
+    "stateshift diff orders moved/orders --show 5",
+    3, 4, 5, 6,
+    e0="both hold the same entries",
+    e5="they differ, or hold what cannot be compared",
+)  # fmt: skip
+
+
+def command(
+    context: typer.Context,
+    a: Annotated[str, typer.Argument(metavar="A", help="An image: a URL or a local path.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    show: Annotated[
+        int, typer.Option("--show", metavar="N", min=0, help="Show so many differences of each store.")
+    ] = 0,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int | None:
+    """Two images compared, entry by entry.
+
+    Added is what only B has, removed what only A has. Numbers of shards, files, codecs and state store providers
+    make no difference: two images are equal when their entries are."""
+    from stateshift import look
+    from stateshift.cli import as_json, render_diff
+    from stateshift.errors import VerifyError
+
+    terminal = Terminal.of(context, json, verbose)
+    found = look.diff(a, b, terminal.opening(), show)
+    if json:
+        terminal.document(as_json.differences(found))
+    else:
+        terminal.show(render_diff.differences(found, a, b, verbose))
+    return 0 if found.equal else VerifyError.exit_code

@@ -1,0 +1,60 @@
+"""An image looked at, without a run. Reads only, and needs no JVM.
+
+    inspect      what is in an image, a workflow directory or a single file
+    entries      some of its state, decoded as far as its schemas allow
+    restartable  could a job restart from it, and from which batches
+    export       its state, or what single batches did to it, as Parquet, Arrow or JSON lines
+    diff         two images compared by their entries
+
+What export and diff have in common, finding the images and their stores, is in `selecting`. Each module is imported
+when something of it is first asked for: who inspects waits for nothing that compares.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stateshift.look.differing import Difference, Differences, diff
+    from stateshift.look.exporting import Export, export, save
+    from stateshift.look.inspecting import Look, ShownEntry, entries, inspect
+    from stateshift.look.judging import Judgement, restartable
+    from stateshift.look.selecting import Wanted
+    from stateshift.storage.opening import open_patiently
+
+__all__ = [
+    "Difference",
+    "Differences",
+    "Export",
+    "Judgement",
+    "Look",
+    "ShownEntry",
+    "Wanted",
+    "diff",
+    "entries",
+    "export",
+    "inspect",
+    "open_patiently",
+    "restartable",
+    "save",
+]
+
+_HOMES = {
+    "differing": ("Difference", "Differences", "diff"),
+    "exporting": ("Export", "export", "save"),
+    "inspecting": ("Look", "ShownEntry", "entries", "inspect"),
+    "judging": ("Judgement", "restartable"),
+    "selecting": ("Wanted",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "open_patiently":
+        from stateshift.storage.opening import open_patiently
+
+        return open_patiently
+    home = next((home for home, names in _HOMES.items() if name in names), None)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)

@@ -1,0 +1,127 @@
+"""Looking into an image, a workflow directory or a single file: what is there, and some of its state, decoded.
+
+Who looks at a directory waits for nothing that decodes files: that is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+from stateshift.engines.registry import ENGINES
+from stateshift.errors import FormatError, MissingFile, StorageError
+from stateshift.storage import locations
+from stateshift.storage.opening import open_patiently
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Survey
+
+if TYPE_CHECKING:
+    from stateshift.engines.spark import decoding
+    from stateshift.engines.spark.rows import RowSchema
+
+# A file longer than this is shown from its beginning only.
+FILE_MAX = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was found: a survey of a directory, or a single file decoded."""
+
+    survey: Survey | None = None
+    file: decoding.DecodedFile | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownEntry:
+    operator: str
+    store: str
+    shard: int
+    key: Any
+    value: Any
+
+
+def inspect(location: str, opening: Callable[[str], Storage] = open_patiently) -> Look:
+    """Look at whatever is at the location."""
+    file = _single(location, opening)
+    if file is not None:
+        storage, name = file
+        return Look(file=_decoded(storage, name, location, opening))
+    storage = opening(location)
+    for engine in ENGINES.values():
+        survey = engine.survey(storage)
+        if survey.images:
+            return Look(survey)
+    if survey.kind == "empty":
+        raise MissingFile(f"nothing is at {location}", location=location, hint=_above(location))
+    return Look(survey)
+
+
+def entries(
+    location: str, opening: Callable[[str], Storage] = open_patiently, limit: int = 20
+) -> Iterator[ShownEntry]:
+    """The first entries of every store, keys and values by the names of their columns as far as these are known."""
+    from stateshift.engines.spark.views import views_of
+
+    storage = opening(location)
+    for engine in ENGINES.values():
+        for image in engine.survey(storage).images:
+            shown: Counter[tuple[str, str]] = Counter()
+            views = views_of(storage, image)
+            for shard in image.shards:
+                names = views.names(shard.operator, shard.store)
+                if all(shown[shard.operator, name] >= limit for name in names):
+                    continue
+                for entry in engine.reader()(storage.chunks, shard, image.settings):
+                    shown[shard.operator, entry.store] += 1
+                    if shown[shard.operator, entry.store] <= limit:
+                        view = views.of(shard.operator, entry.store)
+                        key, value = view.show_key(entry.key), view.show_value(entry.value)
+                        yield ShownEntry(shard.operator, entry.store, shard.shard, key, value)
+
+
+def _above(location: str) -> str:
+    """Where to look for what is not here."""
+    return f"check the path: stateshift inspect {quote(locations.parent(locations.normal(location, os.getcwd())))}"
+
+
+def _single(location: str, opening: Callable[[str], Storage]) -> tuple[Storage, str] | None:
+    """The storage and name of a single file, None where the location is a directory or nothing."""
+    location = locations.normal(location, os.getcwd())
+    name = locations.name(location)
+    if not name:
+        return None
+    storage = opening(locations.parent(location))
+    try:
+        return (storage, name) if storage.stat(name) is not None else None
+    except StorageError:
+        return None
+
+
+def _rows(storage: Storage, path: str) -> RowSchema:
+    """The schema that lies beside a state file, if there is one: a checkpoint starts without it, too."""
+    from stateshift.engines.spark import decoding
+    from stateshift.engines.spark.rows import RowSchema
+
+    schema = decoding.schema_path(path)
+    if schema is None or storage.stat(schema) is None:
+        return RowSchema()
+    return RowSchema.of(storage.read(schema, FILE_MAX), "rocksdb" if path.endswith((".zip", ".changelog")) else None)
+
+
+def _decoded(storage: Storage, name: str, location: str, opening: Callable[[str], Storage]) -> decoding.DecodedFile:
+    """One file; what schema its rows have is found from where it lies in its checkpoint."""
+    from stateshift.engines.spark import decoding
+    from stateshift.engines.spark.rows import RowSchema
+
+    path = locations.normal(location, os.getcwd())
+    try:
+        inside = decoding.inside(path)
+        root = path[: len(path) - len(inside)].rstrip("/") or path
+        rows = _rows(opening(root), inside) if decoding.schema_path(inside) else RowSchema()
+        return decoding.decode_file(path, storage.read(name, FILE_MAX), rows)
+    except FormatError as error:
+        raise error.at(location) from error

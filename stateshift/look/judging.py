@@ -1,0 +1,63 @@
+"""Could a job restart from an image, and from which epochs: what a survey says, and what every needed byte says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from shlex import quote
+
+from stateshift.engines.registry import ENGINES
+from stateshift.engines.spark import deep
+from stateshift.engines.spark.findings import taking_back
+from stateshift.storage.opening import open_patiently
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Finding, Image
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Whether a job could restart, from which epoch, and everything that was found on the way."""
+
+    restartable: bool
+    epoch: int | None
+    epochs: tuple[int, ...]
+    findings: tuple[Finding, ...]
+
+
+def restartable(
+    location: str, opening: Callable[[str], Storage] = open_patiently, thorough: bool = False
+) -> Judgement:
+    """Whether a job could restart from what is there. `thorough` also reads everything it needs to its end, and of
+    the earlier epochs names those that would do, if the newest does not."""
+    storage = opening(location)
+    survey = next((s for s in (e.survey(storage, True) for e in ENGINES.values()) if s.images), None)
+    if survey is None:
+        found = Finding("refuse", f"{location} holds no checkpoint that a job could restart from",
+                        hint=f"stateshift inspect {quote(location)}")  # fmt: skip
+        return Judgement(False, None, (), (found,))
+    findings = [*survey.findings, *(finding for image in survey.images for finding in image.findings)]
+    epochs = _epochs(survey.images)
+    for image in survey.images:
+        if image.fence is not None:
+            findings.append(Finding("refuse", f"{image.path or location} is fenced by run {image.fence}: a job that "
+                                    "starts here fails", hint=taking_back(image.fence)))  # fmt: skip
+        if image.epoch is None:
+            findings.append(Finding("refuse", f"{image.path or location} has not committed a batch"))
+        if thorough:
+            found_deep = tuple(deep.findings(storage, survey, image))
+            findings += found_deep
+            if epochs and any(finding.level == "refuse" for finding in (*image.findings, *found_deep)):
+                epochs = deep.works(storage, image, found_deep)
+    whole = all(i.epoch is not None and i.epoch in i.epochs for i in survey.images)
+    refused = any(finding.level == "refuse" for finding in findings)
+    return Judgement(whole and not refused, survey.epoch, epochs, tuple(_without_this_command(f) for f in findings))
+
+
+def _without_this_command(finding: Finding) -> Finding:
+    """To verify is a good hint in a plan; here it was just done."""
+    return replace(finding, hint=None) if (finding.hint or "").startswith("stateshift verify") else finding
+
+
+def _epochs(images: tuple[Image, ...]) -> tuple[int, ...]:
+    """The epochs of a single query; a workflow has none in common."""
+    return images[0].epochs if len(images) == 1 else ()

@@ -1,0 +1,99 @@
+"""Rows as a Parquet or an Arrow file that leaves in pieces: what a batch made of the file is handed on at once."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stateshift.engines.spark.columns import array, arrow_type
+from stateshift.engines.spark.vectors import fits, structs
+from stateshift.engines.spark.views import StoreView
+from stateshift.errors import PlanError
+from stateshift.formats.spark.types import StructType
+
+_CHANGE = [pa.field("batch", pa.int64()), pa.field("change", pa.string())]
+_PLACE = [pa.field("operator", pa.string()), pa.field("store", pa.string()), pa.field("shard", pa.int32())]
+
+
+class Tables:
+    """A file of one schema being written. Arrow's is the file format with a footer, which can be mapped to memory."""
+
+    def __init__(self, format: str, view: StoreView, changes: bool) -> None:
+        self.view, self.changes = view, changes
+        self._parquet = format == "parquet"
+        key, value = self._type(view.key), self._type(view.value)
+        kinds = [pa.field("key", key), pa.field("value", pa.list_(value) if view.many else value)]
+        self._schema = pa.schema([*(_CHANGE if changes else ()), *_PLACE, *kinds])
+        self._out = _Pieces()
+        try:
+            self._writer = (
+                pq.ParquetWriter(self._out, self._schema) if self._parquet else pa.ipc.new_file(self._out, self._schema)
+            )
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+            raise PlanError(f"Parquet cannot hold these columns: {error}", hint="write .arrow or .jsonl") from error
+
+    def together(self, rows: Sequence[bytes | None], columns: StructType | None) -> pa.Array | None:
+        """Rows as an array, decoded all at once; None where they have to be decoded one by one."""
+        kind = self.view.encoder.kind
+        if columns is None or not columns.types or not fits(columns) or kind not in ("plain", "row"):
+            return None
+        whole = [row for row in rows if row is not None]
+        if len(whole) < len(rows) or (kind == "row" and any(row[:1] != b"\0" for row in whole)):
+            return None
+        return structs([row[1:] for row in whole] if kind == "row" else whole, columns)
+
+    def keys(self, decoded: Sequence[Any]) -> pa.Array:
+        return self._array(decoded, self._schema.field("key").type)
+
+    def values(self, decoded: Sequence[Any]) -> pa.Array:
+        return self._array(decoded, self._schema.field("value").type)
+
+    def batch(self, places: tuple[list[Any], ...], keys: pa.Array, values: pa.Array) -> pa.RecordBatch:
+        columns = [pa.array(column, kind) for column, kind in zip(places, self._schema.types, strict=False)]
+        return pa.record_batch([*columns, keys, values], schema=self._schema)
+
+    def written(self, batch: pa.RecordBatch) -> bytes:
+        self._writer.write_batch(batch)
+        return self._out.taken()
+
+    def finished(self) -> bytes:
+        self._writer.close()
+        return self._out.taken()
+
+    def _array(self, decoded: Sequence[Any], kind: pa.DataType) -> pa.Array:
+        return pa.nulls(len(decoded)) if kind == pa.null() else array(decoded, kind)
+
+    def _type(self, columns: StructType | None) -> pa.DataType:
+        """Bytes where the columns are not known. Parquet has no structs without fields: an empty key is null there."""
+        if columns is None:
+            return pa.binary()
+        return pa.null() if self._parquet and not columns.types else arrow_type(columns)
+
+
+class _Pieces(io.RawIOBase):
+    """A file that forgets what was taken from it."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        piece = bytes(content)
+        self._held.append(piece)
+        self._size += len(piece)
+        return len(piece)
+
+    def tell(self) -> int:
+        return self._size
+
+    def taken(self) -> bytes:
+        piece = b"".join(self._held)
+        self._held.clear()
+        return piece

@@ -1,0 +1,186 @@
+"""verify --deep: an intact checkpoint passes, and each kind of damage is found and named, with a way out."""
+
+from __future__ import annotations
+
+import pytest
+
+from stateshift import look
+from stateshift.engines.spark import survey
+from stateshift.formats.spark import crc
+from stateshift.formats.spark.names import classify
+from stateshift.formats.spark.state_files import Record, decode_delta, encode_delta
+from stateshift.storage.memory import MemoryDisk
+from tests.formats.golden import CASES
+from tests.look.golden_images import HERE, NEWEST, contents, on_a_disk, write
+from tests.support.checkpoints import Checkpoint, put
+
+IDS = [f"{case.parent.name}/{case.name}" for case in CASES]
+KINDS = [f"window-rocksdb-{kind}" for kind in ("changelog", "format2")]
+KINDS += ["join-hdfs-checksum", "join-rocksdb-v4", "dedup-checksum"]
+
+
+def judged(files):
+    disk = MemoryDisk()
+    write(disk.open(HERE), files)
+    return look.restartable(HERE, disk.open, thorough=True)
+
+
+def needed(files):
+    """The state files of a restart, and what they are."""
+    disk = MemoryDisk()
+    write(disk.open(HERE), files)
+    (image,) = survey.survey(disk.open(HERE)).images
+    return {path: what.kind for path in image.needed if (what := classify(path)).area == "state"}
+
+
+def refusals(found):
+    return [finding for finding in found.findings if finding.level == "refuse"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_a_checkpoint_as_spark_left_it_passes_and_nothing_in_it_stays_unlooked_at(case):
+    found = look.restartable(HERE, on_a_disk(case).open, thorough=True)
+    assert found.restartable
+    assert found.findings == ()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_state_file_cut_short_is_found_and_named(name):
+    files = contents(NEWEST[name])
+    for path in needed(files):
+        found = judged({**files, path: files[path][: len(files[path]) * 2 // 3]})
+        assert not found.restartable, path
+        assert any(path in finding.message for finding in refusals(found)), path
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_flipped_bit_in_the_middle_of_a_state_file_is_found_and_named(name):
+    files = contents(NEWEST[name])
+    for path in needed(files):
+        flipped = bytearray(files[path])
+        flipped[len(flipped) // 2] ^= 0x10
+        found = judged({**files, path: bytes(flipped)})
+        assert not found.restartable, path
+        assert any(path in finding.message for finding in refusals(found)), path
+
+
+def test_the_batches_that_would_do_are_named_where_the_newest_does_not():
+    files = contents(NEWEST["dedup-lzf"])
+    assert judged(files).epochs == (0, 1, 2, 3, 4, 5)
+    damaged = {path: b"junk" if path == "state/0/1/6.snapshot" else content for path, content in files.items()}
+    assert judged(damaged).epochs == (0, 1, 2, 3, 4)
+    worse = {path: b"junk" if path == "state/0/2/2.delta" else content for path, content in damaged.items()}
+    assert 1 not in judged(worse).epochs and 0 in judged(worse).epochs
+    lost = {path: b"junk" if path.startswith("state/0/0/") else content for path, content in files.items()}
+    assert judged(lost).epochs == () and not judged(lost).restartable
+
+
+def rewritten(files, path, change):
+    records = change(list(decode_delta([files[path]])))
+    return {**files, path: b"".join(encode_delta(records))}
+
+
+def test_a_row_that_reaches_over_its_end_is_named_with_file_and_offset():
+    def reach(records):
+        first, second, *rest = records
+        bad = second.value[:24] + (500).to_bytes(4, "little") + second.value[28:]
+        return [first, Record(second.key, bad[:28] + (64).to_bytes(4, "little") + bad[32:]), *rest]
+
+    files = contents(NEWEST["window-hdfs"])
+    found = judged(rewritten(files, "state/0/0/6.snapshot", reach))
+    (refused,) = refusals(found)
+    first = next(iter(decode_delta([files["state/0/0/6.snapshot"]])))
+    assert (refused.path, refused.offset) == ("state/0/0/6.snapshot", 8 + len(first.key) + len(first.value))
+    assert "outside its row" in refused.message
+
+
+def test_a_key_in_the_wrong_shard_is_named_with_the_right_one():
+    files = contents(NEWEST["window-hdfs"])
+    (moved, *rest) = decode_delta([files["state/0/0/6.snapshot"]])
+    files = rewritten(files, "state/0/0/6.snapshot", lambda _: rest)
+    files = rewritten(files, "state/0/1/6.snapshot", lambda records: [*records, moved])
+    (refused,) = refusals(judged(files))
+    assert refused.path == "state/0/1/6.snapshot" and "shard 0" in refused.message and refused.offset > 0
+
+
+def test_a_misplaced_key_is_a_warning_where_an_old_spark_may_have_put_it_there():
+    files = contents(NEWEST["window-hdfs"])
+    files = {p: c.replace(b'useStrictDistribution":"true', b'useStrictDistribution":"false') for p, c in files.items()}
+    (moved, *_) = decode_delta([files["state/0/0/6.snapshot"]])
+    found = judged(rewritten(files, "state/0/1/6.snapshot", lambda records: [*records, moved]))
+    assert found.restartable
+    assert "unless the operator is distributed by fewer columns" in found.findings[0].message
+
+
+def test_a_join_whose_indexes_have_a_gap_is_refused_and_a_stray_row_is_told():
+    files = contents(NEWEST["join-hdfs"])
+    path = "state/0/0/left-keyWithIndexToValue/6.snapshot"
+    records = list(decode_delta([files[path]]))
+    gap = judged(rewritten(files, path, lambda records: records[1:]))
+    assert not gap.restartable and "is missing" in refusals(gap)[0].message and refusals(gap)[0].path == path
+    (key, value, _) = max(records, key=lambda record: record.key[16:24])
+    stray = key[:16] + (900).to_bytes(8, "little") + key[24:]
+    found = judged(rewritten(files, path, lambda records: [*records, Record(stray, value)]))
+    assert found.restartable and "never read" in found.findings[0].message
+
+
+def with_hadoop_checksums(files):
+    hidden = {}
+    for path, content in files.items():
+        folder, slash, name = path.rpartition("/")
+        hidden[f"{folder}{slash}.{name}.crc"] = crc.encode_hadoop_crc(crc.hadoop_checksums(content))
+    return {**files, **hidden}
+
+
+def test_hadoops_checksums_are_held_against_their_files():
+    files = with_hadoop_checksums(contents(NEWEST["window-rocksdb-format2"]))
+    assert judged(files).findings == ()
+    zipped = next(path for path, kind in needed(files).items() if kind == "zip")
+    folder, _, name = zipped.rpartition("/")
+    stale = crc.encode_hadoop_crc(crc.hadoop_checksums(b"as it was before"))
+    (refused,) = refusals(judged({**files, f"{folder}/.{name}.crc": stale}))
+    assert refused.path == zipped and refused.offset == 0 and "Spark cannot read" in refused.message
+
+
+def test_a_stale_hadoop_checksum_of_a_delta_does_no_harm_and_is_told():
+    files = with_hadoop_checksums(contents(NEWEST["dedup-zstd"]))
+    path = next(iter(needed(files)))
+    folder, _, name = path.rpartition("/")
+    found = judged({**files, f"{folder}/.{name}.crc": crc.encode_hadoop_crc(crc.hadoop_checksums(b"before"))})
+    assert found.restartable and [finding.level for finding in found.findings] == ["warn"]
+
+
+def test_a_stale_checksum_of_sparks_is_a_refusal():
+    files = contents(NEWEST["window-rocksdb-format2"])
+    path = next(path for path in needed(files) if f"{path}.crc" in files)
+    files[f"{path}.crc"] = files[f"{path}.crc"].replace(b'"mainFileSize":', b'"mainFileSize":1')
+    found = judged(files)
+    assert not found.restartable and path in {finding.path for finding in refusals(found)}
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_snapshot_that_is_not_what_its_deltas_come_to_is_told(lost):
+    files = contents(NEWEST["dedup-lzf"])
+    path = "state/0/2/6.snapshot"
+    found = judged(rewritten(files, path, lambda records: records[lost:]))
+    assert found.restartable
+    assert [(finding.level, finding.path) for finding in found.findings] == [("warn", path)] * lost
+    if lost:
+        assert "1 entries differ" in found.findings[0].message
+
+
+def test_tables_that_no_snapshot_names_are_counted_and_no_harm():
+    files = contents(NEWEST["window-rocksdb"])
+    found = judged({**files, "state/0/0/SSTs/000099-left-over.sst": b"x" * 100})
+    assert found.restartable
+    (note,) = found.findings
+    assert note.level == "note" and "1 SST files of 100 bytes" in note.message
+
+
+def test_state_that_nothing_describes_is_said_to_be_unchecked():
+    disk = MemoryDisk()
+    Checkpoint().write(disk.open(HERE))
+    found = look.restartable(HERE, disk.open, thorough=True)
+    assert found.restartable and [finding.level for finding in found.findings] == ["note"]
+    put(disk.open(HERE), "state/0/1/3.delta", b"junk")
+    assert look.restartable(HERE, disk.open, thorough=True).epochs == (0, 1)

@@ -1,0 +1,91 @@
+"""CompareImages: the same entries, wherever they lie; and what is said when they are not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from stateshift.engines.spark.entries import entries
+from stateshift.errors import VerifyError
+from stateshift.formats.spark import state_files
+from stateshift.formats.spark.state_files import Record
+from stateshift.step import CompareImages
+from stateshift.survey import ShardFiles
+from stateshift.world import World
+from tests.support.steps import SOURCE, TARGET, Stage
+
+SHARD = ShardFiles("0", "default", 0, ("1.delta", "2.delta"))
+COMPARE = CompareImages("compare/0", "spark", SOURCE, TARGET, (SHARD,), None, ("log",), {})
+
+
+def world(stage: Stage) -> World:
+    return replace(stage.world, entries={"spark": entries})
+
+
+def delta(*records: tuple[bytes, bytes | None]) -> bytes:
+    """Values as Spark's rows are: a multiple of eight bytes."""
+    rows = [Record(key, None if value is None else value.ljust(8, b"\0")) for key, value in records]
+    return b"".join(state_files.encode_delta(rows))
+
+
+@pytest.fixture
+def stage() -> Stage:
+    found = Stage()
+    for place in (SOURCE, TARGET):
+        storage = found.disk.open(place)
+        for path, content in {
+            "1.delta": delta((b"a", b"1"), (b"b", b"1")), "2.delta": delta((b"a", None), (b"c", b"3")), "log": b"log",
+        }.items():  # fmt: skip
+            storage.write(path, lambda content=content: iter((content,)))  # type: ignore[misc]
+    return found
+
+
+def test_equal_images_give_a_count_and_a_digest_per_operator(stage: Stage) -> None:
+    evidence = COMPARE.run(world(stage))
+    assert evidence["operators"]["0"]["entries"] == 2
+    assert COMPARE.run(world(stage)) == evidence
+    assert COMPARE.holds(world(stage), evidence) == []
+    assert COMPARE.undo(world(stage), evidence) == []
+
+
+def test_the_same_entries_in_other_files_are_the_same(stage: Stage) -> None:
+    stage.give(TARGET)
+    storage = stage.target
+    storage.write("5.snapshot", lambda: iter((delta((b"c", b"3"), (b"b", b"1")),)))
+    moved = replace(COMPARE, target_shards=(ShardFiles("0", "default", 0, ("5.snapshot",)),))
+    assert moved.run(world(stage))["operators"] == COMPARE.run(world(stage))["operators"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        delta((b"c", b"3")),
+        delta((b"a", None), (b"c", b"4")),
+        delta((b"a", None)),
+        delta((b"a", None), (b"d", b"3")),
+    ],
+    ids=["one more", "another value", "one less", "another key"],
+)
+def test_other_entries_are_refused_with_both_counts(stage: Stage, other: bytes) -> None:
+    stage.target.write("2.delta", lambda: iter((other,)))
+    with pytest.raises(VerifyError, match="operator 0: the target does not hold the same entries") as caught:
+        COMPARE.run(world(stage))
+    assert {"step", "expected", "found"} <= caught.value.where.keys()
+    assert "rollback WORKDIR" in (caught.value.hint or "")
+
+
+def test_other_bytes_in_a_file_that_holds_no_entries_are_refused(stage: Stage) -> None:
+    stage.target.write("log", lambda: iter((b"lag",)))
+    with pytest.raises(VerifyError, match="log: the target does not hold the same bytes"):
+        COMPARE.run(world(stage))
+
+
+def test_evidence_is_broken_by_another_entry_a_damaged_file_and_a_missing_one(stage: Stage) -> None:
+    evidence = COMPARE.run(world(stage))
+    stage.target.write("2.delta", lambda: iter((delta((b"z", b"9")),)))
+    assert [d.place for d in COMPARE.holds(world(stage), evidence)] == ["operator 0"]
+    stage.target.write("2.delta", lambda: iter((b"no delta",)))
+    assert [d.place for d in COMPARE.holds(world(stage), evidence)] == [TARGET]
+    stage.target.remove("2.delta")
+    assert [d.place for d in COMPARE.holds(world(stage), evidence)] == [TARGET]
