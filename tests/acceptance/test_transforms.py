@@ -69,9 +69,7 @@ QUERY_AFTER = {"unlimited": "distinct"}
 DAILY = [
     ("window-hdfs", "compact"), ("window-hdfs", "repartition-3"), ("window-hdfs", "rewind"),
     ("window-hdfs", "to-rocksdb"), ("window-rocksdb", "compact"), ("window-rocksdb", "repartition-8"),
-    ("window-rocksdb", "to-hdfs"), ("join-hdfs", "repartition-3"), ("join-rocksdb", "compact"),
-    ("join-rocksdb", "repartition-8"), ("window-format2", "repartition-3"), ("window-format2", "v1"),
-    ("limited-rocksdb", "unlimited"),
+    ("join-hdfs", "repartition-8"), ("join-rocksdb", "repartition-3"),
 ]  # fmt: skip
 NOT_CONVERTED = (
     "session-hdfs", "session-rocksdb", "join-rocksdb", "join-rocksdb-v3-checked", "join-rocksdb-v4-checked",
@@ -196,6 +194,7 @@ def test_changed_state_goes_on_as_if_nothing_had_happened(tmp_path: Path, wanted
     assert not different
 
 
+@pytest.mark.slow
 @pytest.mark.row("IS-16")
 def test_parts_of_a_split_and_what_was_merged_go_on_as_one_job_would_have(tmp_path: Path) -> None:
     """One job over two inputs is split by the words that come in each, the parts go on alone and are merged again; a

@@ -64,7 +64,7 @@ def main() -> None:
     orders = json.loads(Path(sys.argv[1]).read_text())
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.sql.shuffle.partitions", "5")
-    spark = builder.config("spark.sql.streaming.noDataProgressEventInterval", "10000").getOrCreate()
+    spark = builder.config("spark.sql.streaming.noDataMicroBatches.enabled", "false").getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     print(json.dumps({order["checkpoint"]: run(spark, order) for order in orders}))
     spark.stop()
