@@ -152,6 +152,23 @@ def test_a_saved_plan_can_be_looked_at_and_applied(tmp_path: Path) -> None:
     assert outside.run("apply", "orders.plan", "--yes").code == 0
 
 
+@pytest.mark.parametrize("output", ["spec.json", "./spec.json", "folder/../spec.json", "link.json"])
+def test_a_plan_is_never_saved_over_the_spec_it_is_made_from(tmp_path: Path, output: str) -> None:
+    outside = with_checkpoint()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.json").symlink_to("spec.json")
+    before = Path(write_spec(tmp_path)).read_bytes()
+    found = outside.run("plan", "spec.json", "-o", output)
+    assert found.code == 2 and "hint: give it another name: -o " in found.err
+    assert (tmp_path / "spec.json").read_bytes() == before
+
+
+def test_a_plan_cannot_be_saved_where_no_directory_is(tmp_path: Path) -> None:
+    found = with_checkpoint().run("plan", write_spec(tmp_path), "-o", "nodir/p.plan")
+    assert found.code == 6 and "the directory nodir is not there" in found.err
+    assert "hint: mkdir -p nodir" in found.err and ".tmp" not in found.err
+
+
 def test_a_stale_plan_is_refused(tmp_path: Path) -> None:
     outside = with_checkpoint()
     outside.run("plan", write_spec(tmp_path), "-o", "orders.plan")
@@ -316,6 +333,12 @@ def test_uid_takes_a_profile_by_name_or_by_its_constants() -> None:
     assert said("uid", "ab", "--profile", "30,7,0,signed").code == 0
     wrong = said("uid", "ab", "--profile", "md5")
     assert wrong.code == 2 and "no such profile" in wrong.err
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_name_is_no_operators(name: str) -> None:
+    found = said("uid", "Join", name)
+    assert found.code == 2 and "a name is empty" in found.err
 
 
 def test_two_names_with_one_directory_are_refused_naming_both() -> None:
