@@ -86,13 +86,13 @@ def stoppable(stop: threading.Event, workdir: str) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def confirm(terminal: Terminal, question: str, yes: bool, command: str) -> None:
+def confirm(terminal: Terminal, question: str, yes: bool) -> None:
     """Go on only if somebody said so: here, or by --yes."""
     if yes:
         return
     if not terminal.someone_there:
         raise SpecError(
-            (Complaint("--yes", "needed where nobody can be asked (this is no terminal)"),), hint=f"{command} --yes"
+            (Complaint("--yes", "needed where nobody can be asked (this is no terminal)"),), hint=terminal.again("--yes")
         )
     import typer
 

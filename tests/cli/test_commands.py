@@ -213,6 +213,21 @@ def test_apply_needs_yes_where_nobody_can_be_asked(tmp_path: Path) -> None:
     assert outside.disk.snapshot() == before and not (tmp_path / ".stateshift").exists()
 
 
+def test_a_hint_repeats_the_command_with_everything_that_was_said() -> None:
+    outside = with_checkpoint()
+    write_spec(Path())
+    found = outside.run("apply", "spec.json", "--workdir", "my run")
+    assert "hint: stateshift apply spec.json --workdir 'my run' --yes\n" in found.err
+    outside.run("apply", "spec.json", "--yes", "--workdir", "my run")
+    found = outside.run("rollback", "my run", "--discard-progress")
+    assert "hint: stateshift rollback 'my run' --discard-progress --yes\n" in found.err
+    put(outside.disk.open(TARGET), "offsets/3", outside.disk.open(TARGET).read("offsets/2"))
+    put(outside.disk.open(TARGET), "commits/3", outside.disk.open(TARGET).read("commits/2"))
+    found = outside.run("rollback", "my run", "--yes")
+    assert found.code == 4
+    assert "stateshift rollback 'my run' --yes --discard-progress\n" in found.err
+
+
 def test_apply_of_what_is_refused_begins_no_run(tmp_path: Path) -> None:
     outside = with_checkpoint()
     put(outside.disk.open(TARGET), "metadata", b"{}")
@@ -232,7 +247,11 @@ def test_a_workdir_that_holds_a_run_is_not_used_for_another(tmp_path: Path) -> N
     outside = with_checkpoint()
     assert outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w").code == 0
     again = outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w")
-    assert again.code == 8 and "hint: stateshift resume w" in again.err
+    assert again.code == 8 and "w is the workdir of a run that is finished" in again.err
+    assert "hint: give another --workdir" in again.err and "stateshift resume" not in again.err
+    assert outside.run("rollback", "w", "--yes").code == 0
+    back = outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w")
+    assert back.code == 8 and "a run that was rolled back" in back.err and "stateshift resume" not in back.err
 
 
 def test_a_run_is_verified_listed_and_rolled_back(tmp_path: Path) -> None:
