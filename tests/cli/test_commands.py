@@ -8,6 +8,7 @@ import pytest
 
 from stateshift.errors import StorageError
 from stateshift.storage.protocol import Storage
+from stateshift.workdir import Workdir
 from tests.cli.support import SOURCE, TARGET, Outside, said, spec_of, submitting, with_checkpoint, write_spec
 from tests.support.checkpoints import Checkpoint, held, put
 
@@ -78,6 +79,24 @@ def test_inspect_looks_for_operators_by_their_names() -> None:
     assert [(row["name"], row["found"]) for row in names] == [("SKtest(mytest)", True), ("Join", False)]
 
 
+def test_verify_of_a_workflow_says_from_where_each_query_can_restart() -> None:
+    outside = Outside()
+    Checkpoint().write(outside.disk.open(SOURCE), "552794753_mytest")
+    Checkpoint(batches=2).write(outside.disk.open(SOURCE), "17879567_geeks")
+    shown = [line.split() for line in outside.run("verify", SOURCE).out.splitlines()]
+    assert ["17879567_geeks", "1", "committed", "0-1"] in shown
+    assert ["552794753_mytest", "2", "committed", "0-2"] in shown
+    images = outside.run("verify", SOURCE, "--json").document["images"]
+    assert [(one["path"], one["epochs"]) for one in images] == [
+        ("17879567_geeks", [0, 1]), ("552794753_mytest", [0, 1, 2]),
+    ]  # fmt: skip
+
+
+def test_inspect_says_where_nothing_is_committed_yet() -> None:
+    shown = with_checkpoint(Checkpoint(batches=0)).run("inspect", SOURCE).out
+    assert "restart from  nothing is committed yet" in shown and "see the findings" not in shown
+
+
 def test_what_is_not_there_is_a_storage_error() -> None:
     found = Outside().run("inspect", SOURCE)
     assert found.code == 6 and found.err.startswith(f"error: nothing is at {SOURCE}\n")
@@ -88,6 +107,7 @@ def test_verify_says_whether_a_job_could_restart() -> None:
     outside = with_checkpoint()
     assert outside.run("verify", SOURCE, "--json").document == {
         "restartable": True, "epoch": 2, "epochs": [0, 1, 2], "findings": [],
+        "images": [{"path": "", "name": None, "epoch": 2, "epochs": [0, 1, 2]}],
     }  # fmt: skip
     outside.disk.open(SOURCE).remove("state/0/1/3.delta")
     broken = outside.run("verify", SOURCE, "--json")
@@ -140,6 +160,13 @@ def test_the_plan_of_a_running_job_is_marked_as_provisional(tmp_path: Path) -> N
     assert [(plan["purpose"], plan["provisional"]) for plan in plans] == [("halt", False), ("move", True)]
     shown = outside.run("plan", "spec.json").out
     assert shown.index("Orders (eu): stop the job") < shown.index("provisional: the job runs")
+
+
+def test_a_fork_is_said_to_stop_and_move_nothing(tmp_path: Path) -> None:
+    shown = with_checkpoint().run("plan", write_spec(tmp_path, mode="fork")).out
+    assert "Orders (eu): copy its image to a fork at epoch 2" in shown
+    assert "the source may run on: what is copied is its newest committed batch at that time" in shown
+    assert "move its image" not in shown and "the job runs" not in shown
 
 
 def test_a_saved_plan_can_be_looked_at_and_applied(tmp_path: Path) -> None:
@@ -324,6 +351,23 @@ def test_a_damaged_run_does_not_hide_the_others(tmp_path: Path) -> None:
     assert [one["state"] for one in outside.run("runs", "--json").document] == ["finished", "damaged"]
     assert "damaged" in outside.run("runs").out
     assert outside.run("status", str(bad)).code == 8
+
+
+def test_resuming_what_is_over_says_that_nothing_is_left_to_do(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w")
+    again = outside.run("resume", "w")
+    assert again.code == 0 and "nothing is left to do: the run is finished" in again.err
+    assert outside.run("resume", "w", "--json").document["state"] == "finished"
+
+
+def test_a_run_that_another_process_holds_is_refused_without_a_word_on_interruptions(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w")
+    with Workdir("w").hold():
+        for argv in (("resume", "w"), ("rollback", "w", "--yes")):
+            found = outside.run(*argv)
+            assert found.code == 8 and "w is held by" in found.err and "interrupted" not in found.err
 
 
 def test_what_is_no_workdir_is_refused() -> None:
