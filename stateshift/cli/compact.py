@@ -31,4 +31,4 @@ def command(
     left behind."""
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
     job = one_job(source, to, [{"kind": "compact"}], waive, fork)
-    return carry(asked, [job], ["compact", source, "--to", to])
+    return carry(asked, [job])

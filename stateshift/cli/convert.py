@@ -38,6 +38,5 @@ def command(
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
     wanted = {"provider": provider, "codec": codec, "checkpoint_format": checkpoint_format}
     given = {key: value for key, value in wanted.items() if value is not None}
-    flags = [word for key, value in given.items() for word in (f"--{key.replace('_', '-')}", value)]
     job = one_job(source, to, [{"kind": "convert", **given}], waive, fork)
-    return carry(asked, [job], ["convert", source, "--to", to, *flags])
+    return carry(asked, [job])

@@ -28,4 +28,4 @@ def command(
 
     The copy gets a query id of its own, so that idempotent sinks do not take it for the first."""
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
-    return carry(asked, [one_job(source, to, [], waive, fork=True)], ["fork", source, "--to", to])
+    return carry(asked, [one_job(source, to, [], waive, fork=True)])

@@ -40,5 +40,4 @@ def command(
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
     first, *others = sources
     change = {"kind": "merge", "locations": others, **({"sum": sum} if sum else {})}
-    flags = [word for column in sum or () for word in ("--sum", column)]
-    return carry(asked, [one_job(first, to, [change], waive, fork)], ["merge", *sources, "--to", to, *flags])
+    return carry(asked, [one_job(first, to, [change], waive, fork)])

@@ -50,11 +50,8 @@ def command(
         for kind, keys in (("rename", named), ("drop", dropped))
         if any(keys.values())
     ]
-    given = (("--operator", operator), ("--source", input), ("--drop-operator", drop_operator),
-             ("--drop-source", drop_source))  # fmt: skip
-    flags = [word for flag, values in given for value in values or () for word in (flag, value)]
     job = one_job(source, to, changes or [{"kind": "rename"}], waive, fork)
-    return carry(asked, [job], ["rename", source, "--to", to, *flags])
+    return carry(asked, [job])
 
 
 def _pairs(flag: str, given: list[str] | None) -> dict[str, str]:

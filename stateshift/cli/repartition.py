@@ -33,4 +33,4 @@ def command(
     For every kind of operator and both providers. The job goes on with that number: the checkpoint says it."""
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
     job = one_job(source, to, [{"kind": "repartition", "partitions": partitions}], waive, fork)
-    return carry(asked, [job], ["repartition", source, "--to", to, "--partitions", str(partitions)])
+    return carry(asked, [job])

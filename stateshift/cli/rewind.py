@@ -33,4 +33,4 @@ def command(
     `stateshift verify LOCATION` names the batches that can still be restored. The input after it is read again."""
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
     job = one_job(source, to, [{"kind": "rewind", "batch": batch}], waive, fork)
-    return carry(asked, [job], ["rewind", source, "--to", to, "--batch", str(batch)])
+    return carry(asked, [job])

@@ -10,7 +10,6 @@ The spec is kept in the run's workdir; what a shortcut cannot say, a spec can.
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -74,18 +73,18 @@ def one_job(
     }
 
 
-def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]], again: Sequence[str]) -> int:
-    """Plan, show, ask, apply, report. `again` is the command, to be pasted with --yes."""
+def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]]) -> int:
+    """Plan, show, ask, apply, report."""
     from stateshift import migration
     from stateshift.cli import render_plan, request
     from stateshift.cli.apply import refuse_another, refuse_refused, run_name
     from stateshift.cli.work import carry_out, confirm
     from stateshift.workdir import Workdir
 
-    terminal, command = asked.terminal, shlex.join(["stateshift", *again])
+    terminal = asked.terminal
     spec = request.overridden(_spec(jobs), asked.parallel, asked.throttle)
     if not asked.yes and not terminal.someone_there:
-        confirm(terminal, "", False, command)
+        confirm(terminal, "", False)
     run = run_name([job.name for job in spec.jobs], time.time(), os.urandom(2))
     place = Workdir(asked.workdir or os.path.join(asked.workdirs, run))
     refuse_another(place)
@@ -93,7 +92,7 @@ def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]], again: Sequence[str])
     brief = asked.yes and not terminal.verbose
     terminal.talk(render_plan.brief(proposed) if brief else render_plan.proposal(proposed, terminal.verbose))
     refuse_refused(proposed)
-    confirm(terminal, "carry this out?", asked.yes, command)
+    confirm(terminal, "carry this out?", asked.yes)
     return carry_out(terminal, place, lambda doors: migration.apply(proposed, run, place, doors))
 
 

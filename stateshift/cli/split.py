@@ -50,7 +50,4 @@ def command(
             part = {"column": column, "values": values[number]}
         job = one_job(source, target, [{"kind": "split", **part}], waive, fork=True)
         jobs.append({**job, "name": f"{job['name']}-{number}"})
-    chosen = ["--column", column] if column is not None else []
-    given = (("--to", to), ("--values", values))
-    flags = [word for flag, texts in given for text in texts or () for word in (flag, text)]
-    return carry(asked, jobs, ["split", source, *flags, *chosen])
+    return carry(asked, jobs)

@@ -123,7 +123,7 @@ def test_nothing_is_lost_or_doubled_on_random_walks() -> None:
     COUNTS.clear()
     seeded = "STATESHIFT_SEED" in os.environ
     walks = settings(
-        max_examples=110,
+        max_examples=128,
         stateful_step_count=LENGTH,
         deadline=None,
         derandomize=not seeded,
