@@ -12,7 +12,8 @@
       names             the name index: operator name -> directory
       traits            what the storage can do: renames, keeps_times, exclusive
 
-    Facts = the surveys of source, merge directories and target + what the clusters say of themselves.
+    Facts = the surveys of source, merge directories, target, and of others whose state is added + what the clusters say
+    of themselves.
 
 Paths are relative to the survey's location. Nothing here opens anything.
 """
@@ -177,3 +178,4 @@ class Facts:
     target_cluster: ClusterFacts | None = None
     rates: Rates | None = None
     at: float = 0.0
+    others: tuple[Survey, ...] = ()

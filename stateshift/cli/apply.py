@@ -61,14 +61,14 @@ def command(
     names = [one.name for one in migration.jobs_of(wanted, job)]
     run = run_name(names, time.time(), os.urandom(2))
     place = Workdir(workdir or os.path.join(workdirs, run))
-    _refuse_another(place)
+    refuse_another(place)
     if isinstance(asked, migration.Proposal):
         proposed = replace(asked, spec=wanted)
     else:
         proposed = migration.propose(wanted, terminal.doors(), place, job)
     shown = _only(proposed, job) if saved else proposed
     terminal.talk(render_plan.brief(shown) if yes and not verbose else render_plan.proposal(shown, verbose))
-    _refuse_refused(proposed)
+    refuse_refused(proposed)
     confirm(terminal, "carry this out?", yes)
     return carry_out(terminal, place, lambda doors: migration.apply(proposed, run, place, doors, job))
 
@@ -87,7 +87,7 @@ def _only(proposed: Proposal, job: str | None) -> Proposal:
     return proposed if job is None else replace(proposed, plans=tuple(p for p in proposed.plans if p.job == job))
 
 
-def _refuse_refused(proposed: Proposal) -> None:
+def refuse_refused(proposed: Proposal) -> None:
     """What was just shown cannot be carried out: say so without saying it all again."""
     from stateshift.cli import as_json
     from stateshift.cli.units import many
@@ -102,7 +102,7 @@ def _refuse_refused(proposed: Proposal) -> None:
         )
 
 
-def _refuse_another(place: Workdir) -> None:
+def refuse_another(place: Workdir) -> None:
     """A workdir is one run's. One that is over leaves nothing to be resumed."""
     from stateshift import migration
     from stateshift.errors import JournalError

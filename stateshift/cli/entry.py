@@ -16,15 +16,23 @@ import typer
 from stateshift import __version__
 from stateshift.cli import (
     apply,
+    compact,
+    convert,
     diff,
     export,
+    fork,
     inspect,
+    merge,
     plan,
+    rename,
+    repartition,
     resume,
+    rewind,
     rollback,
     runs,
     schema,
     settings,
+    split,
     status,
     uid,
     verify,
@@ -34,7 +42,10 @@ from stateshift.cli.terminal import Terminal
 if TYPE_CHECKING:
     from stateshift.migration import Doors
 
-COMMANDS = (inspect, verify, export, diff, plan, apply, resume, rollback, status, runs, uid, schema)
+COMMANDS = (
+    inspect, verify, export, diff, plan, apply, resume, rollback, status, runs,
+    compact, repartition, rewind, fork, convert, rename, split, merge, uid, schema,
+)  # fmt: skip
 
 # The error of an argument that does not fit; which package it comes from depends on typer's version.
 Usage: Any = typer.BadParameter.__mro__[2]

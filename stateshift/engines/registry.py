@@ -7,9 +7,9 @@ first asked for: who looks at an image need not wait for the planner.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stateshift.errors import PlanError
 from stateshift.storage.protocol import Storage
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 class SurveyIt(Protocol):
-    def __call__(self, storage: Storage, thorough: bool = False) -> Survey: ...
+    def __call__(
+        self, storage: Storage, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = ()
+    ) -> Survey: ...
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,10 @@ class Engine:
     reader: Callable[[], EntriesReader]
 
 
-def _spark_survey(storage: Storage, thorough: bool = False) -> Survey:
+def _spark_survey(storage: Storage, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = ()) -> Survey:
     from stateshift.engines.spark.survey import survey
 
-    return survey(storage, thorough)
+    return survey(storage, thorough, changes=changes)
 
 
 def _spark_plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
@@ -67,9 +69,9 @@ def _spark_transforms() -> Mapping[str, Transform]:
 
 
 def _spark_reader() -> EntriesReader:
-    from stateshift.engines.spark.entries import entries
+    from stateshift.engines.spark.comparing import comparable
 
-    return entries
+    return comparable
 
 
 SPARK = Engine(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,7 +78,7 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
     if job.submit is not None and job.target_cluster is not None:
         check_submit(spec.cluster(job.target_cluster).kind, job.submit.options, f"/jobs/{spec.jobs.index(job)}/submit")
     source = doors.open_storage(job.source)
-    surveyed = _surveyed(kind.survey(source), source)
+    surveyed = _surveyed(kind.survey(source, changes=job.transform), source)
     return Facts(
         source=surveyed,
         target=_survey(spec, job.target, doors) if job.target else surveyed,
@@ -87,6 +88,7 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
         target_cluster=_cluster_facts(spec, job.target_cluster, job, doors, workdir, running=False),
         rates=probe(source, surveyed) if probing else None,
         at=doors.clock.now(),
+        others=tuple(_survey(spec, location, doors, job.transform) for location in _others(job)),
     )
 
 
@@ -113,9 +115,16 @@ def jobs_of(spec: Spec, only: str | None) -> tuple[JobSpec, ...]:
     return (job,)
 
 
-def _survey(spec: Spec, location: str, doors: Doors) -> Survey:
+def _others(job: JobSpec) -> tuple[str, ...]:
+    """Checkpoints whose state is added to the job's."""
+    return tuple(at for change in job.transform if change["kind"] == "merge" for at in change["locations"])
+
+
+def _survey(spec: Spec, location: str, doors: Doors, changes: Sequence[Mapping[str, Any]] = ()) -> Survey:
+    """A place beside the job's own; what is to be gone back to is the job's own batch."""
     storage = doors.open_storage(location)
-    return _surveyed(engine(spec.engine).survey(storage), storage)
+    asked = [change for change in changes if change["kind"] != "rewind"]
+    return _surveyed(engine(spec.engine).survey(storage, changes=asked), storage)
 
 
 def _surveyed(survey: Survey, storage: Storage) -> Survey:

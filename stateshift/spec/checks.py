@@ -27,6 +27,7 @@ def check(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> None:
         _check_merges(complaints, read)
         _check_data(complaints, read)
         _check_fork(complaints, read)
+        _check_changes(complaints, read)
         _check_waivers(complaints, read)
 
 
@@ -128,6 +129,14 @@ def _check_fork(complaints: Complaints, read: ReadJob) -> None:
         complaints.add(read.at("mode"), "a fork with merge_jobs, which would change the source", "'move', or no merge")
     if not read.job.target:
         complaints.add(read.at("mode"), "a fork without 'remote_location'", "where the copy goes")
+
+
+def _check_changes(complaints: Complaints, read: ReadJob) -> None:
+    """The source is never changed, so a changed image has a place of its own."""
+    if read.job.transform and not read.job.target:
+        complaints.add(read.at("transform"), "a transform without 'remote_location'", "where the changed image goes")
+    if read.job.transform and read.job.merge_locations:
+        complaints.add(read.at("transform"), "a transform with merge_jobs", "two jobs: merge first, then change")
 
 
 def _again(named: Iterable[tuple[str, Place]]) -> Iterator[tuple[str, Place, Place]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -125,7 +126,7 @@ JOB = Keys(
     _job("submit", "submit", "submit", "How the job is started on the target cluster.", for_all=True),
     _job("source_submit", "submit", "source_submit", "How a rollback starts it on the source again.", for_all=True),
     _job("stop", "stop", "stop", "How the job is stopped on the source cluster.", for_all=True),
-    _job("transform", "objects", "transform", "Changes to the state on its way, in this order."),
+    _job("transform", "transform", "transform", "Changes to the state on its way, each kind once."),
     _job("data", "data", "data", "Directories the job reads or writes that are elsewhere afterwards."),
     _job(
         "verify", "choice", "verify",
@@ -219,6 +220,43 @@ HASH = Keys(
     Key("offset", "integer", "Added to every character's code."),
     Key("signed", "boolean", "Whether the remainder keeps its sign, as Java's % does."),
 )
+
+PROVIDERS = ("hdfs-backed", "rocksdb")
+CODECS = ("lz4", "zstd", "snappy", "lzf")
+
+
+def _kind(name: str, about: str, *keys: Key) -> tuple[str, Keys]:
+    return name, Keys(Key("kind", "choice", about, choices=_KINDS), *keys)
+
+
+_KINDS = ("rewind", "compact", "repartition", "convert", "rename", "drop", "split", "merge")
+
+# The kinds of `transform`, each with its own keys; the first of them is always `kind`.
+TRANSFORMS: Mapping[str, Keys] = dict((
+    _kind("rewind", "Go back to an earlier batch.",
+          Key("batch", "batch", "The last batch that counts: a committed one that can still be restored.")),
+    _kind("compact", "One snapshot for each shard in place of a chain of changes."),
+    _kind("repartition", "Another number of state partitions.",
+          Key("partitions", "count", "How many.")),
+    _kind("convert", "Another state store provider, codec or checkpoint format.",
+          Key("provider", "choice", "What keeps the state.", choices=PROVIDERS),
+          Key("codec", "choice", "What compresses it.", choices=CODECS),
+          Key("checkpoint_format", "choice", "v1, for a Spark that knows no other.", choices=("v1",))),
+    _kind("rename", "Other ids for stateful operators and sources, where a changed job numbers them differently.",
+          Key("operators", "names", "Old id -> new id."),
+          Key("sources", "names", "Old index or name -> new one.")),
+    _kind("drop", "Leave the state of operators, or sources, behind.",
+          Key("operators", "texts", "Their ids."),
+          Key("sources", "texts", "Their indexes or names.")),
+    _kind("split", "Only a part of the keys.",
+          Key("by", "count", "Into how many parts the shards are divided."),
+          Key("part", "batch", "Which of them this is, from 0."),
+          Key("column", "text", "The key column that decides."),
+          Key("values", "values", "Its values that belong to this part.")),
+    _kind("merge", "The state of other checkpoints of the same query, over input of their own, is added.",
+          Key("locations", "locations", "Where these are."),
+          Key("sum", "texts", "Columns whose values are added where a key is in several; without, that is refused.")),
+))  # fmt: skip
 
 # What the adapters take besides, told by the schema and carried as given: (key, JSON type, about).
 CLUSTER_OPTIONS = (

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from stateshift.spec.changes import read_changes
 from stateshift.spec.keys import CLUSTER, DATA, HASH, OPERATOR, PROFILES, STOP, SUBMIT, THROTTLE, Key, fold
 from stateshift.spec.model import ClusterSpec, DataSpec, HashProfile, OperatorSpec, SubmitSpec
 from stateshift.spec.place import Place
-from stateshift.spec.secret import secrets_in
-from stateshift.spec.text import WHERE_CREDENTIALS_BELONG
+from stateshift.spec.secret import refuse_secrets
 from stateshift.spec.values import Reader
 
 NAMED_PROFILES = {"default": HashProfile(), "java-signed": HashProfile(name="java-signed", signed=True)}
@@ -52,19 +52,13 @@ def read_part(reader: Reader, key: Key, place: Place) -> Any:
     return read(reader, place) if read else reader.value(key, place)
 
 
-def refuse_secrets(reader: Reader, place: Place) -> None:
-    for secret in secrets_in(place):
-        message = f"{secret.key!r} looks like a credential, and specs are copied into plans and journals"
-        reader.complaints.add(secret, message, WHERE_CREDENTIALS_BELONG)
-
-
 def _clusters(reader: Reader, place: Place) -> tuple[ClusterSpec, ...]:
     clusters: list[ClusterSpec] = []
     for given, item in named(reader, place, "clusters"):
         known, options = reader.split(item, CLUSTER)
         if not isinstance(item.value, dict):
             continue
-        refuse_secrets(reader, item)
+        refuse_secrets(reader.complaints, item)
         name = name_of(reader, item, given, known, CLUSTER["name"])
         reader.need(item, known, "kind")
         kind = reader.value(CLUSTER["kind"], known["kind"]) if "kind" in known else None
@@ -105,13 +99,13 @@ def _directory(reader: Reader, place: Place) -> str | None:
 
 
 def _submit(reader: Reader, place: Place) -> SubmitSpec:
-    refuse_secrets(reader, place)
+    refuse_secrets(reader.complaints, place)
     known, options = reader.split(place, SUBMIT)
     return SubmitSpec({key: place.value[key] for key in options}, **reader.fields(SUBMIT, known))
 
 
 def _stop(reader: Reader, place: Place) -> dict[str, Any]:
-    refuse_secrets(reader, place)
+    refuse_secrets(reader.complaints, place)
     known, options = reader.split(place, STOP)
     return {**reader.fields(STOP, known), **{key: place.value[key] for key in options}}
 
@@ -155,12 +149,6 @@ def _throttle(reader: Reader, place: Place) -> dict[str, float]:
     return reader.fields(THROTTLE, reader.known(place, THROTTLE))
 
 
-def _transform(reader: Reader, place: Place) -> tuple[dict[str, Any], ...]:
-    refuse_secrets(reader, place)
-    items = list(place.items) if reader.is_a(place, list, "a list of objects") else []
-    return tuple(item.value for item in items if reader.is_a(item, dict, "an object"))
-
-
 _READ: dict[str, Callable[[Reader, Place], Any]] = {
     "clusters": _clusters,
     "operators": _operators,
@@ -169,5 +157,5 @@ _READ: dict[str, Callable[[Reader, Place], Any]] = {
     "data": _data,
     "uid_hash": _uid_hash,
     "throttle": _throttle,
-    "objects": _transform,
+    "transform": read_changes,
 }

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from stateshift.spec.keys import (
@@ -28,6 +29,7 @@ from stateshift.spec.keys import (
     SUBMIT,
     SUBMIT_OPTIONS,
     THROTTLE,
+    TRANSFORMS,
     Key,
     Keys,
 )
@@ -66,6 +68,8 @@ def spec_schema() -> Schema:
             "operator": _object(OPERATOR, "#/$defs/operator"),
             "throttle": _object(THROTTLE, "#/$defs/throttle"),
             "hash": _object(HASH, "#/$defs/hash"),
+            "change": {"anyOf": [{"$ref": f"#/$defs/{kind}"} for kind in TRANSFORMS]},
+            **{kind: _change(kind, keys) for kind, keys in TRANSFORMS.items()},
             **_VALUES,
         },
     }
@@ -73,6 +77,13 @@ def spec_schema() -> Schema:
 
 def _object(keys: Keys, place: str) -> Schema:
     return {**_open_object(keys, place, ()), "additionalProperties": False}
+
+
+def _change(kind: str, keys: Keys) -> Schema:
+    """One kind of change: told from the others by its `kind`."""
+    changed = _object(keys, f"#/$defs/{kind}")
+    told = {"title": "kind", "description": keys["kind"].about, **_value(replace(keys["kind"], choices=(kind,)))}
+    return {**changed, "properties": {**changed["properties"], "kind": told}, "anyOf": _one_spelling("kind")}
 
 
 def _open_object(keys: Keys, place: str, options: Iterable[Option]) -> Schema:
@@ -146,7 +157,15 @@ _INLINE: dict[str, Schema] = {
     "jobs": {"anyOf": _list_or_map("job"), "minItems": 1, "minProperties": 1},
     "clusters": {"anyOf": _list_or_map("cluster")},
     "data": {"type": "array", "items": {"$ref": "#/$defs/datum"}},
-    "objects": {"type": "array", "items": {"type": "object"}},
+    "transform": {"type": "array", "items": {"$ref": "#/$defs/change"}},
+    "batch": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": _WHOLE}]},
+    "values": {
+        "anyOf": [
+            {"type": "array", "items": {"type": ["string", "integer", "boolean", "null"]}},
+            {"type": "string"},
+        ]
+    },
+    "names": {"type": "object", "additionalProperties": _TEXT},
     "environment": {"type": "object", "additionalProperties": {"type": "string"}},
 }
 

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from stateshift.spec.place import Place
+from stateshift.spec.place import Complaints, Place
+from stateshift.spec.text import WHERE_CREDENTIALS_BELONG
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _SECRET = {"password", "passwd", "passphrase", "secret", "secrets", "token", "credential", "credentials"}
@@ -21,6 +22,12 @@ _HARMLESS_END = {
     "class", "dir", "enabled", "file", "files", "interval", "length", "location", "path", "provider", "providers",
     "ratio", "type", "wait",
 }  # fmt: skip
+
+
+def refuse_secrets(complaints: Complaints, place: Place) -> None:
+    for secret in secrets_in(place):
+        message = f"{secret.key!r} looks like a credential, and specs are copied into plans and journals"
+        complaints.add(secret, message, WHERE_CREDENTIALS_BELONG)
 
 
 def is_secret_key(key: str) -> bool:

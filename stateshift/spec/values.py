@@ -147,6 +147,10 @@ def _count(reader: Reader, key: Key, place: Place) -> int | None:
     return _whole(reader, place, 1, _NUMBER_MAX, "an integer of at least 1")
 
 
+def _batch(reader: Reader, key: Key, place: Place) -> int | None:
+    return _whole(reader, place, 0, _NUMBER_MAX, "an integer from 0 on")
+
+
 def _port(reader: Reader, key: Key, place: Place) -> int | None:
     return _whole(reader, place, 1, 65535, "a port, from 1 to 65535")
 
@@ -240,6 +244,7 @@ _READ: dict[str, Callable[[Reader, Key, Place], Any]] = {
     "choice": _choice,
     "integer": _integer,
     "count": _count,
+    "batch": _batch,
     "number": _number,
     "port": _port,
     "connection": _connection,

@@ -25,7 +25,8 @@ Fold = dict[str, list[int]]
 
 @dataclass(frozen=True, slots=True)
 class CompareImages:
-    """Compare `source_shards` with `target_shards` by entries, and `paths` byte for byte."""
+    """Compare `source_shards` with `target_shards` by entries, and `paths` byte for byte. The target's rows are read by
+    `target_settings` where they are not read as the source's are."""
 
     kind: ClassVar[str] = "CompareImages"
     name: str
@@ -37,6 +38,7 @@ class CompareImages:
     paths: tuple[str, ...]
     settings: Mapping[str, str]
     size: int = 0
+    target_settings: Mapping[str, str] | None = None
 
     @property
     def files(self) -> int:
@@ -53,7 +55,7 @@ class CompareImages:
         source, target = world.storage(self.source), world.storage(self.target)
         read = world.entries.get(self.engine)
         found = fold_entries(read, source, self.source_shards, self.settings, world)
-        there = fold_entries(read, target, self.target_shards or self.source_shards, self.settings, world)
+        there = self._of_target(read, target, world)
         different = sorted(o for o in found.keys() | there.keys() if found.get(o) != there.get(o))
         if different:
             first = different[0]
@@ -74,7 +76,7 @@ class CompareImages:
         """Whether the target still folds to what was compared: the source may have been retired since."""
         target, read = world.storage(self.target), world.entries.get(self.engine)
         try:
-            there = fold_entries(read, target, self.target_shards or self.source_shards, self.settings, world)
+            there = self._of_target(read, target, world)
         except (FormatError, MissingFile) as error:
             return [Discrepancy(self.target, "the compared entries", str(error))]
         wanted = {o: [e["entries"], int(e["digest"], 16)] for o, e in evidence["operators"].items()}
@@ -86,6 +88,11 @@ class CompareImages:
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         return []
+
+    def _of_target(self, read: EntriesReader | None, target: Storage, world: World) -> Fold:
+        shards = self.source_shards if self.target_shards is None else self.target_shards
+        settings = self.settings if self.target_settings is None else self.target_settings
+        return fold_entries(read, target, shards, settings, world)
 
 
 def fold_entries(

@@ -209,14 +209,15 @@ def test_what_a_cluster_takes_is_carried_as_given() -> None:
 
 def test_data_throttle_and_the_rest_are_read() -> None:
     data = [{"source": "in", "target": "s3://b/in"}, {"source": "/out", "target": "/new", "copy": "false"}]
-    job = {**JOB, "data": data, "transform": [{"rename": "x"}], "waive": "paths-stay, older-target"}
+    changes = [{"Kind": "Compact"}]
+    job = {**JOB, "data": data, "remote_location": "/there", "transform": changes, "waive": "paths-stay, older-target"}
     spec = read({"version": 1, "throttle": {"bytesPerSecond": 1.5}, "parallel": 2, "jobs": [job]}, base="/specs")
     assert spec.jobs[0].data == (
         DataSpec("file:///specs/in", "s3://b/in"),
         DataSpec("file:///out", "file:///new", copy=False),
     )
     assert (spec.bytes_per_second, spec.operations_per_second, spec.parallel) == (1.5, None, 2)
-    assert (spec.jobs[0].waive, spec.jobs[0].transform) == (("paths-stay", "older-target"), ({"rename": "x"},))
+    assert (spec.jobs[0].waive, spec.jobs[0].transform) == (("paths-stay", "older-target"), ({"kind": "compact"},))
 
 
 def test_a_fork_that_merges_is_refused() -> None:

@@ -63,26 +63,44 @@ def flink_jobs(draw: Any, place: str) -> FlinkJob:
     )
 
 
+CHANGES: list[dict[str, Any]] = [
+    {"kind": "rewind", "batch": 0},
+    {"kind": "compact"},
+    {"kind": "repartition", "partitions": 3},
+    {"kind": "convert", "provider": "rocksdb", "checkpoint_format": "v1"},
+    {"kind": "rename", "operators": {"0": "1", "1": "0"}},
+    {"kind": "drop", "sources": ["1"]},
+    {"kind": "split", "by": 2, "part": 0},
+    {"kind": "merge", "locations": ["s3://b/other"], "sum": ["n"]},
+]
+
+
+def kind_of(change: dict[str, Any]) -> str:
+    return str(change["kind"])
+
+
 @st.composite
 def job_specs(
     draw: Any, name: str, number: int, operators: tuple[OperatorSpec, ...], cluster: str, flink: bool
 ) -> JobSpec:
     place = f"{draw(ROOTS)}/{number}"
     target, mode = draw(st.sampled_from([(None, "move"), (f"{place}/target", "move"), (f"{place}/target", "fork")]))
-    merges = st.sampled_from([(), (f"{place}/m",), (f"{place}/m, 1", f"{place}/m2")])
+    merges = draw(st.sampled_from([(), (f"{place}/m",), (f"{place}/m, 1", f"{place}/m2")]))
+    merges = () if flink or mode == "fork" else merges
+    changed = target is not None and not merges
     submit = draw(st.none() | SUBMITS)
     return JobSpec(
         name=name,
         source=f"{place}/source",
         target=target,
-        merge_locations=() if flink or mode == "fork" else draw(merges),
+        merge_locations=merges,
         connection=None if flink else draw(st.sampled_from([None, "h:7077", "spark://a:1,b:2"])),
         operators=operators,
         source_cluster=draw(st.none() | st.just(cluster)),
         target_cluster=cluster if submit else draw(st.none() | st.just(cluster)),
         submit=submit,
         stop=draw(STOPS),
-        transform=tuple(draw(st.lists(OPTIONS, max_size=2))),
+        transform=tuple(draw(st.lists(st.sampled_from(CHANGES), max_size=3, unique_by=kind_of))) if changed else (),
         data=draw(
             st.sampled_from([(), (DataSpec(f"{place}/in", "s3://b/in"), DataSpec("file:///o", "file:///o/x", False))])
         ),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from shlex import quote
 
+from stateshift.engines.spark.change_findings import of_changes
 from stateshift.engines.spark.layout import SINK_LOG, deepest_above, under
 from stateshift.engines.spark.rewriting import covered, needed_embedded
 from stateshift.formats import uid
@@ -31,6 +32,7 @@ def of_move(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
         *_of_versions(job, facts),
         *_of_exactly_once(facts),
         *_of_clusters(job, facts),
+        *of_changes(job, facts),
     ]
     return tuple(_waived(finding, job.waive) for finding in found)
 
@@ -246,6 +248,8 @@ def _of_batches(job: JobSpec, facts: Facts) -> Iterator[Finding]:
         for image in survey.images:
             if image.epoch is None or image.planned is None or image.planned <= image.epoch:
                 continue
+            if "newest" in image.details:
+                continue  # it goes back on purpose, and that is said by itself
             name = image.name or image.path or survey.location
             if image.planned > image.epoch + 1:
                 yield Finding(

@@ -2,7 +2,7 @@
 
     halt   fence the source (and the merge directories), then move the merges in by rename: Algorithm 5's order
     copy   what the chosen batches need and nothing newer, and the data that moves along, in bundles
-    transform   files that name absolute places, rewritten
+    transform   files that name absolute places, rewritten; and state, where more is asked for than a copy
     compare     entries of every shard; everything else byte for byte
     publish     in order: the name index, each query's id and offsets, and last of all the commits
     submit, confirm
@@ -22,7 +22,8 @@ from stateshift import plain
 from stateshift.engines.spark import findings as look
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.bundles import Copies, bundled, copies, shard_bundles
-from stateshift.engines.spark.rewriting import Rewriting, rewriting_of
+from stateshift.engines.spark.reshaping import KEEP, Reshaping, reshaping_of
+from stateshift.engines.spark.rewriting import Rewriting, rewriting_of, with_changes
 from stateshift.formats.marks import IDLE, INDEX, encode_index
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.spec import JobSpec, Spec
@@ -80,18 +81,20 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     if any(finding.level == "refuse" for finding in found):
         return _plan(job, facts, (), found)
     images = tuple(image for survey in (facts.source, *facts.merges) for image in survey.images)
-    rewriting = rewriting_of(job, facts)
+    reshaping = reshaping_of(job, facts)
+    rewriting = with_changes(rewriting_of(job, facts), facts, reshaping.operators, reshaping.paths)
     halt = Phase("halt", tuple(_halt_steps(job, facts)), ordered=True)
     if job.target is None:
         publish = Phase("publish", tuple(_index_step(spec, job, facts)), ordered=True)
         return _plan(job, facts, phases_of(halt, publish, *_start(job, facts, images)), found)
-    copied = copies(job, facts, images, rewriting.paths)
+    replaced = frozenset((facts.source.location, path) for path in reshaping.replaced)
+    copied = copies(job, facts, images, rewriting.paths | replaced)
     phases = phases_of(
         halt,
         Phase("copy", tuple(copied.steps)),
-        Phase("transform", tuple(_transforms(rewriting))),
-        Phase("compare", tuple(_compares(job, facts, images, copied))),
-        Phase("publish", tuple(_publish(spec, job, facts, images)), ordered=True),
+        Phase("transform", (*_transforms(rewriting), *reshaping.steps, *_renamed(facts, reshaping, rewriting))),
+        Phase("compare", tuple(_compares(job, facts, images, copied, reshaping))),
+        Phase("publish", tuple(_publish(spec, job, facts, images, reshaping)), ordered=True),
         *_start(job, facts, images),
     )
     return _plan(job, facts, phases, found)
@@ -101,7 +104,7 @@ def identity_of(facts: Facts) -> str:
     """The fingerprint of what does not change while a job runs: who it is and how its state is laid out."""
     return plain.fingerprint(
         [
-            [_identity(survey) for survey in (facts.source, *facts.merges)],
+            [_identity(survey) for survey in (facts.source, *facts.merges, *facts.others)],
             [facts.target.kind, len(facts.target.files)],
             [c and c.version for c in (facts.source_cluster, facts.target_cluster)],
         ]
@@ -116,7 +119,7 @@ def fingerprint_of(facts: Facts) -> str:
             identity_of(facts),
             [
                 [sorted(survey.files), [[image.path, image.epoch, image.planned] for image in survey.images]]
-                for survey in (facts.source, *facts.merges)
+                for survey in (facts.source, *facts.merges, *facts.others)
             ],
             [[a.location, b.location] for a, b in facts.data],
         ]
@@ -152,6 +155,8 @@ def _halt_steps(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
     """A fork leaves its source alone, and a job that stays where it is must be able to go on there."""
     if job.mode == "move" and job.target is not None:
         yield from _fence("halt/fence", facts.source)
+        for number, other in enumerate(facts.others):
+            yield from _fence(f"halt/fence-other-{number}", other)
     for number, merge in enumerate(facts.merges):
         yield from _fence(f"halt/fence-merge-{number}", merge)
         yield from _moves(f"halt/merge-{number}", merge, facts.source)
@@ -162,10 +167,16 @@ def _fence(name: str, survey: Survey) -> Iterator[AnyStep]:
         layout.under(image.path, path)
         for image in survey.images
         if image.epoch is not None
-        for path in layout.fence_paths(image.epoch, image.planned)
+        for path in layout.fence_paths(*_newest(image, image.epoch))
     )
     if paths:
         yield FenceSource(name, survey.location, paths)
+
+
+def _newest(image: Image, epoch: int) -> tuple[int, int | None]:
+    """The last batch committed, and the last one planned, also where the job is to go back behind them."""
+    committed, planned = image.details.get("newest", (epoch, image.planned))
+    return committed, planned
 
 
 def _moves(name: str, merge: Survey, source: Survey) -> Iterator[AnyStep]:
@@ -190,21 +201,38 @@ def _transforms(rewriting: Rewriting) -> Iterator[AnyStep]:
             source=file.source,
             inputs=(file.info,),
             target=file.target,
-            outputs=(file.info.path,),
+            outputs=(file.target_path,),
         )
 
 
-def _compares(job: JobSpec, facts: Facts, images: tuple[Image, ...], copied: Copies) -> Iterator[AnyStep]:
-    """By entries: the shards' entries, and the files that hold none byte for byte. By digests: every file."""
+def _renamed(facts: Facts, reshaping: Reshaping, rewriting: Rewriting) -> Iterator[AnyStep]:
+    """Files that are as they were, under another path."""
+    infos = {file.path: file for file in facts.source.files}
+    rewritten = {file.info.path for file in rewriting.files if file.source == facts.source.location}
+    moved = {path: new for path, new in reshaping.paths.items() if new is not None and path not in rewritten}
+    for number, bundle in enumerate(bundled(infos[path] for path in sorted(moved))):
+        yield TransformShard(
+            f"transform/renamed-{number}", KEEP, {}, facts.source.location, tuple(bundle), facts.target.location,
+            tuple(moved[file.path] for file in bundle),
+        )  # fmt: skip
+
+
+def _compares(
+    job: JobSpec, facts: Facts, images: tuple[Image, ...], copied: Copies, reshaping: Reshaping
+) -> Iterator[AnyStep]:
+    """By entries: the shards' entries, and the files that hold none byte for byte. By digests: every file. State that
+    was written anew has other bytes, and is compared by entries either way."""
     numbers = (f"compare/{number}" for number in itertools.count())
     if job.verify == "entries":
         for image in images:
-            for shards, size in shard_bundles(image.shards, copied.sizes):
+            kept = [shard for shard in image.shards if not reshaping.replaced.intersection(shard.files)]
+            for shards, size in shard_bundles(kept, copied.sizes):
                 yield CompareImages(
                     next(numbers), layout.ENGINE, facts.source.location, facts.target.location,
                     shards, None, (), image.settings, size,
                 )  # fmt: skip
     if job.verify != "none":
+        yield from reshaping.compares
         folded = {path for image in images for shard in image.shards for path in shard.files}
         for group in copied.groups:
             left = tuple(f for f in group.files if job.verify == "digests" or f.path not in folded)
@@ -215,7 +243,9 @@ def _compares(job: JobSpec, facts: Facts, images: tuple[Image, ...], copied: Cop
                 )
 
 
-def _publish(spec: Spec, job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[AnyStep]:
+def _publish(
+    spec: Spec, job: JobSpec, facts: Facts, images: tuple[Image, ...], reshaping: Reshaping
+) -> Iterator[AnyStep]:
     """The name index, then ids and offsets of every query, and only then the commits."""
     yield from _index_step(spec, job, facts)
     firsts = [
@@ -232,6 +262,11 @@ def _publish(spec: Spec, job: JobSpec, facts: Facts, images: tuple[Image, ...]) 
         if job.mode == "fork" and path == layout.under(image.path, layout.METADATA):
             content = json.dumps({"id": _forked_id(image, facts)}, separators=(",", ":"))
             yield WriteFile.of(name, facts.target.location, path, content.encode())
+        elif path in reshaping.logs:
+            change = reshaping.logs[path]
+            source, target = change.source or facts.source.location, facts.target.location
+            inputs = change.inputs or (infos[path],)
+            yield TransformShard(name, change.transform, change.options, source, inputs, target, (change.path,))
         else:
             yield CopyFiles(name, facts.source.location, facts.target.location, (infos[path],))
 

@@ -7,13 +7,15 @@ What is newer is left behind; a batch that was planned and not committed is told
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import StoreFiles, chain, expected_shards
 from stateshift.engines.spark.endpoints import Endpoints, endpoints_of, written_by
 from stateshift.engines.spark.reading import Reading
+from stateshift.engines.spark.schemas import schemas_of
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.marks import fence_owner
 from stateshift.formats.spark import commits as commit_format
@@ -47,10 +49,15 @@ class Found:
     spark_crcs: set[str] = field(default_factory=set)
 
 
-def surveyed_image(reading: Reading, files: tuple[FileInfo, ...], thorough: bool) -> Image:
-    """One query's checkpoint, from its listing and its small files."""
+def surveyed_image(
+    reading: Reading, files: tuple[FileInfo, ...], thorough: bool, changes: Sequence[Mapping[str, Any]] = ()
+) -> Image:
+    """One query's checkpoint, from its listing and its small files; what `changes` need to know besides. Where they
+    rewind it, everything after that batch does not count."""
     found = _sorted(files, len(reading.prefix) + 1 if reading.prefix else 0)
     fence = _without_fence(reading, found)
+    newest = (max(found.commits, default=None), max(found.offsets, default=None))
+    rewound = _rewind(reading, found, changes)
     epoch, planned = max(found.commits, default=None), max(found.offsets, default=None)
     query = reading.decoded(layout.METADATA, metadata_format.decode_metadata) if found.metadata else None
     if not found.metadata and (found.offsets or found.commits):
@@ -81,8 +88,36 @@ def surveyed_image(reading: Reading, files: tuple[FileInfo, ...], thorough: bool
         written_by=written_by(settings, bool(found.operator_files)),
         fence=fence,
         findings=tuple(reading.findings),
-        details={"offsets": len(found.offsets), "commits": len(found.commits)},
+        details={
+            "offsets": len(found.offsets),
+            "commits": len(found.commits),
+            **({"newest": newest} if rewound else {}),
+            **({"schemas": _schemas(reading, found, operators, epoch)} if changes else {}),
+        },
     )  # fmt: skip
+
+
+def _rewind(reading: Reading, found: Found, changes: Sequence[Mapping[str, Any]]) -> bool:
+    """Leave out what came after the batch to go back to; whether there was one."""
+    batch = next((change["batch"] for change in changes if change["kind"] == "rewind"), None)
+    if batch is None:
+        return False
+    if batch not in found.commits:
+        newest = f"; the newest is batch {max(found.commits)}" if found.commits else ""
+        reading.refuse(f"batch {batch} is not committed in {reading.storage.location}{newest}: there is no going back "
+                       "to it")  # fmt: skip
+        return False
+    found.commits = {b for b in found.commits if b <= batch}
+    found.offsets = {b for b in found.offsets if b <= batch + 1}
+    return True
+
+
+def _schemas(
+    reading: Reading, found: Found, operators: tuple[Operator, ...], epoch: int | None
+) -> Mapping[str, Mapping[str, Any]]:
+    stores = {operator.id: tuple(store.name for store in operator.stores) for operator in operators}
+    newest = {operator: _newest_metadata(found, operator, epoch) for operator in stores}
+    return schemas_of(reading, stores, found.operator_files, {o: path for o, path in newest.items() if path})
 
 
 def _sorted(files: Iterable[FileInfo], skip: int) -> Found:

@@ -11,7 +11,7 @@ each of them, and what is written is the name that the spec gives the new one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stateshift.engines.spark.layout import SINK_LOG
@@ -27,13 +27,18 @@ NAMES_OF_ONE = (("s3", "s3a", "s3n"), ("gs", "gcs"), ("abfs", "abfss"))
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """One file that is read at `source`, rewritten, and written to the same path at `target`."""
+    """One file that is read at `source`, rewritten, and written to `target`: to the same path, or to another."""
 
     transform: str
     options: Mapping[str, Any]
     source: str
     target: str
     info: FileInfo
+    path: str | None = None
+
+    @property
+    def target_path(self) -> str:
+        return self.info.path if self.path is None else self.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,38 @@ def rewriting_of(job: JobSpec, facts: Facts) -> Rewriting:
             logs = [file for file in here.files if is_sink_log(file.path)]
             files += [Rewritten(REWRITE_LOG, _options(places), here.location, there.location, f) for f in logs]
     return Rewriting(tuple(files))
+
+
+def with_changes(
+    rewriting: Rewriting,
+    facts: Facts,
+    operators: Mapping[str, Mapping[str, Any]],
+    paths: Mapping[str, str | None],
+) -> Rewriting:
+    """The same, with what else becomes of these files: a file is rewritten once. `operators` are further options for
+    their metadata, by path; `paths` are files that get another path, or none: those are left behind."""
+    here = facts.source.location
+    infos = {file.path: file for file in facts.source.files}
+    left = {path: more for path, more in operators.items() if paths.get(path, path) is not None}
+    files = []
+    for file in rewriting.files:
+        own = file.source == here
+        path = paths.get(file.info.path, file.info.path) if own else file.info.path
+        if path is None:
+            continue
+        more = dict(left.pop(file.info.path, {})) if own else {}
+        mapping = [*file.options["mapping"], *_folders(file.options["mapping"], more.pop("folders", {}))]
+        files.append(replace(file, options={**file.options, "mapping": mapping, **more}, path=path))
+    for path, changes in left.items():
+        options = {**_options(()), **{key: value for key, value in changes.items() if key != "folders"}}
+        new = paths.get(path) or path
+        files.append(Rewritten(REWRITE_OPERATOR_METADATA, options, here, facts.target.location, infos[path], new))
+    return Rewriting(tuple(files))
+
+
+def _folders(mapping: list[list[str]], folders: Mapping[str, str]) -> list[list[str]]:
+    """Folders of the image that get another name, under every name of the places they lie in: the longest fits."""
+    return [[f"{old}/{a}", f"{new}/{b}"] for old, new in mapping for a, b in folders.items()]
 
 
 def needed_embedded(images: tuple[Image, ...]) -> dict[str, list[EmbeddedPath]]:

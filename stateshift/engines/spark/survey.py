@@ -7,9 +7,10 @@ State itself is not decoded: that is what `entries` is for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
+from typing import Any
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.reading import Reading
@@ -23,9 +24,12 @@ from stateshift.survey import FileInfo, Finding, Image, Survey
 TOP = ("offsets/", "commits/", "state/", "sources/")
 
 
-def survey(storage: Storage, thorough: bool = False, until: int | None = None) -> Survey:
+def survey(
+    storage: Storage, thorough: bool = False, until: int | None = None, changes: Sequence[Mapping[str, Any]] = ()
+) -> Survey:
     """Everything at the storage's location. `thorough` looks into the zips of every epoch, not only of the last.
-    With `until`, as if the batch of that number had been the last: the logs of later ones are not seen."""
+    With `until`, as if the batch of that number had been the last: the logs of later ones are not seen. `changes` are
+    what is to be made of it (`transform` of a job): what they need to know is looked up, too."""
     files = tuple(sorted(f for f in storage.list() if not is_temporary(f.path) and not _is_later(f.path, until)))
     names, findings = _names(storage, files)
     prefixes = _images(files)
@@ -34,7 +38,7 @@ def survey(storage: Storage, thorough: bool = False, until: int | None = None) -
     images = tuple(
         replace(image, name=named.get(prefix))
         for prefix in prefixes
-        for image in _surveyed(storage, files, prefix, thorough)
+        for image in _surveyed(storage, files, prefix, thorough, changes)
     )
     kind = "workflow" if images and prefixes != [""] else "checkpoint" if images else _other(files)
     if not files and storage.stat("") is not None:
@@ -68,10 +72,12 @@ def _is_later(path: str, until: int | None) -> bool:
     return place.area in ("offsets", "commits") and (place.version or 0) > until
 
 
-def _surveyed(storage: Storage, files: tuple[FileInfo, ...], prefix: str, thorough: bool) -> Iterator[Image]:
+def _surveyed(
+    storage: Storage, files: tuple[FileInfo, ...], prefix: str, thorough: bool, changes: Sequence[Mapping[str, Any]]
+) -> Iterator[Image]:
     start = f"{prefix}/" if prefix else ""
     own = files if not prefix else tuple(file for file in files if file.path.startswith(start))
-    yield surveyed_image(Reading(storage, prefix), own, thorough)
+    yield surveyed_image(Reading(storage, prefix), own, thorough, changes)
 
 
 def _names(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[dict[str, str], list[Finding]]:

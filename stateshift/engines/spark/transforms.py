@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stateshift.engines.spark.joining import MERGE_COMMITS, MERGE_OFFSETS
+from stateshift.engines.spark.reshaping import KEEP, REWRITE_COMMIT, REWRITE_OFFSETS, REWRITE_STATE
+from stateshift.engines.spark.rewrites import rewrite_state
 from stateshift.engines.spark.rewriting import REWRITE_LOG, REWRITE_OPERATOR_METADATA
-from stateshift.formats.spark import operator_metadata, source_log
+from stateshift.formats.spark import commits, offsets, operator_metadata, source_log
 from stateshift.formats.spark.uris import Relocation, encode_location
 from stateshift.storage.protocol import Content
 from stateshift.world import Transform
@@ -20,15 +23,73 @@ def rewrite_log(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequen
 
 
 def rewrite_operator_metadata(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
-    """An operator's metadata with the paths of its schema files changed."""
+    """An operator's metadata with the paths of its schema files changed, and its number of partitions."""
     (content,) = inputs
     relocation = _relocation(options)
 
     def rewritten() -> bytes:
         metadata = operator_metadata.decode_operator_metadata(b"".join(content()))
-        return operator_metadata.encode_operator_metadata(operator_metadata.relocated(metadata, relocation))
+        metadata = operator_metadata.relocated(metadata, relocation) if options["mapping"] else metadata
+        if "partitions" in options:
+            metadata = operator_metadata.with_partitions(metadata, options["partitions"])
+        if "operator" in options:
+            metadata = operator_metadata.with_operator(metadata, options["operator"])
+        return operator_metadata.encode_operator_metadata(metadata)
 
     return (lambda: iter((rewritten(),)),)
+
+
+def rewrite_offsets(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+    """A planned batch under another configuration, which overrides the session's on a restart, and with its sources
+    renamed."""
+    (content,) = inputs
+
+    def rewritten() -> bytes:
+        entry = offsets.with_conf(offsets.decode_offsets(b"".join(content())), options["conf"])
+        named = offsets.with_sources(entry, options.get("sources", {}), options.get("dropped", ()))
+        return offsets.encode_offsets(named)
+
+    return (lambda: iter((rewritten(),)),)
+
+
+def keep(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+    """Files as they are, for another path."""
+    return inputs
+
+
+def rewrite_commit(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+    """A finished batch whose state has other files: their ids under checkpoint format 2, none where they have none."""
+    (content,) = inputs
+    ids = options["state_ids"]
+
+    def rewritten() -> bytes:
+        entry = commits.decode_commit(b"".join(content()))
+        return commits.encode_commit(commits.with_state_ids(entry, ids))
+
+    return (lambda: iter((rewritten(),)),)
+
+
+def merge_offsets(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+    """The same batch of several queries as one: the sources of all of them."""
+
+    def merged() -> bytes:
+        entries = [offsets.decode_offsets(b"".join(content())) for content in inputs]
+        return offsets.encode_offsets(offsets.with_conf(offsets.united(entries), options["conf"]))
+
+    return (lambda: iter((merged(),)),)
+
+
+def merge_commits(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+    """The last finished batch of several queries as one: the first's, with the smallest watermark."""
+
+    def merged() -> bytes:
+        entries = [commits.decode_commit(b"".join(content())) for content in inputs]
+        entry = commits.with_watermark(entries[0], min(entry.watermark_ms for entry in entries))
+        if options["format_2"]:
+            entry = commits.with_state_ids(entry, options["state_ids"])
+        return commits.encode_commit(entry)
+
+    return (lambda: iter((merged(),)),)
 
 
 def _relocation(options: Mapping[str, Any]) -> Relocation:
@@ -39,4 +100,10 @@ def _relocation(options: Mapping[str, Any]) -> Relocation:
 TRANSFORMS: Mapping[str, Transform] = {
     REWRITE_LOG: rewrite_log,
     REWRITE_OPERATOR_METADATA: rewrite_operator_metadata,
+    KEEP: keep,
+    REWRITE_STATE: rewrite_state,
+    REWRITE_OFFSETS: rewrite_offsets,
+    REWRITE_COMMIT: rewrite_commit,
+    MERGE_OFFSETS: merge_offsets,
+    MERGE_COMMITS: merge_commits,
 }

@@ -10,11 +10,18 @@ Source: Spark, CommitLog and CommitMetadata. The second line may be missing in o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stateshift.errors import FormatError
-from stateshift.formats.spark.text import decode_object, decode_text, decode_version, number_of, object_of
+from stateshift.formats.spark.text import (
+    decode_object,
+    decode_text,
+    decode_version,
+    encode_object,
+    number_of,
+    object_of,
+)
 
 VERSIONS = (1, 2, 3)
 
@@ -56,6 +63,27 @@ def decode_commit(content: bytes) -> CommitEntry:
 
 def encode_commit(entry: CommitEntry) -> bytes:
     return "\n".join((f"v{entry.version}", *entry.lines)).encode("utf-8")
+
+
+def with_watermark(entry: CommitEntry, watermark_ms: int) -> CommitEntry:
+    """The same batch, after which events count as late from another time on."""
+    if watermark_ms == entry.watermark_ms:
+        return entry
+    plain = decode_object(entry.lines[0], _WHAT) if entry.lines and entry.lines[0].strip() else {}
+    line = encode_object({**plain, "nextBatchWatermarkMs": watermark_ms})
+    return replace(entry, lines=(line,), watermark_ms=watermark_ms)
+
+
+def with_state_ids(entry: CommitEntry, ids: Mapping[str, Any] | None) -> CommitEntry:
+    """The same batch with other state files; without any ids, as version 1, which every Spark reads."""
+    plain = decode_object(entry.lines[0], _WHAT) if entry.lines and entry.lines[0].strip() else {}
+    plain.pop("stateUniqueIds", None)
+    if ids is None:
+        version = 1 if entry.version == 2 else entry.version
+        return CommitEntry(version, (encode_object(plain),), entry.watermark_ms, {}, entry.sinks)
+    found = {operator: _state_ids(nested, 0) for operator, nested in ids.items()}
+    line = encode_object({**plain, "stateUniqueIds": {o: [list(s) for s in found[o]] for o in found}})
+    return CommitEntry(max(entry.version, 2), (line,), entry.watermark_ms, found, entry.sinks)
 
 
 def _state_ids(nested: Any, start: int) -> tuple[tuple[str, ...], ...]:

@@ -14,7 +14,7 @@ Lines are kept as they are: what is not changed is written back byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stateshift.errors import FormatError
@@ -90,6 +90,39 @@ def with_conf(entry: OffsetEntry, changes: Mapping[str, str]) -> OffsetEntry:
     conf = {**entry.conf, **changes}
     header = encode_object({"batchWatermarkMs": 0, "batchTimestampMs": 0, **plain, "conf": conf})
     return replace(entry, header=header, conf=conf)
+
+
+def with_sources(entry: OffsetEntry, names: Mapping[str, str], dropped: Collection[str]) -> OffsetEntry:
+    """The same batch with sources renamed (v1: other positions; a position that nobody takes has no offset yet) and
+    some left out."""
+    lines = {
+        names.get(source.source, source.source): line
+        for source, line in zip(entry.offsets, entry.lines, strict=True)
+        if source.source not in dropped
+    }
+    if not names and not dropped:
+        return entry
+    if entry.version == 1:
+        count = max((int(name) for name in lines), default=-1) + 1
+        return replace(entry, lines=tuple(lines.get(str(number), VOID) for number in range(count)))
+    named = (f"{name}:{line.split(':', 1)[1]}" for name, line in lines.items())
+    return replace(entry, lines=tuple(named))
+
+
+def united(entries: Sequence[OffsetEntry]) -> OffsetEntry:
+    """One batch that reads the sources of all of these, in their order, under the smallest watermark."""
+    first = entries[0]
+    if any(entry.version != first.version for entry in entries):
+        raise FormatError(f"{_WHAT}s of different versions cannot be one")
+    watermark = min(entry.watermark_ms for entry in entries)
+    header = first.header
+    if watermark != first.watermark_ms:
+        header = encode_object({**decode_object(header, _WHAT), "batchWatermarkMs": watermark})
+    lines = [line for entry in entries for line in entry.lines]
+    if first.version >= 2:  # numbered by position where they have no names
+        named = [(line.partition(":")[0], line.partition(":")[2]) for line in lines]
+        lines = [f"{n if name.isdecimal() else name}:{offset}" for n, (name, offset) in enumerate(named)]
+    return replace(first, header=header, lines=tuple(lines), watermark_ms=watermark)
 
 
 def _decode_source(line: bytes, version: int, offset: int) -> str:

@@ -78,6 +78,13 @@ def with_partitions(metadata: OperatorMetadata, partitions: int) -> OperatorMeta
     return _metadata(metadata.version, encode_object({**plain, "stateStoreInfo": stores}), 0)
 
 
+def with_operator(metadata: OperatorMetadata, operator: int) -> OperatorMetadata:
+    """The same operator under another id."""
+    plain = decode_object(metadata.text, _WHAT)
+    info = {**object_of(plain, "operatorInfo", _WHAT, 0), "operatorId": operator}
+    return _metadata(metadata.version, encode_object({**plain, "operatorInfo": info}), 0)
+
+
 def relocated(metadata: OperatorMetadata, relocation: Relocation) -> OperatorMetadata:
     """The same operator with the paths of its schema files moved; every other byte stays."""
     text = _PATHS.sub(lambda found: _moved_paths(found, relocation), metadata.text)

@@ -1,0 +1,43 @@
+"""`stateshift merge`: the states of several checkpoints of one query, as one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.options import WORKDIRS, Json, Parallel, Throttle, Verbose, Workdirs, Yes
+from stateshift.cli.shortcut import Asked, Fork, To, Waive, WorkdirHere, carry, ending, one_job
+from stateshift.cli.terminal import Terminal
+
+EPILOG = ending("stateshift merge /data/eu /data/us --to /data/orders")
+
+
+def command(
+    context: typer.Context,
+    sources: Annotated[
+        list[str], typer.Argument(metavar="LOCATION…", help="The checkpoints; the first one gives the batch number.")
+    ],
+    to: To,
+    sum: Annotated[
+        list[str] | None,
+        typer.Option("--sum", metavar="COLUMN", help="Add its values where a key is in several checkpoints."),
+    ] = None,
+    waive: Waive = None,
+    fork: Fork = False,
+    yes: Yes = False,
+    workdir: WorkdirHere = None,
+    parallel: Parallel = None,
+    throttle: Throttle = None,
+    workdirs: Workdirs = WORKDIRS,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Put the states of one query's checkpoints together.
+
+    They have run over inputs of their own. The job that goes on reads all of these: the first one's sources, then the
+    others', in the order in which they are named."""
+    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
+    first, *others = sources
+    change = {"kind": "merge", "locations": others, **({"sum": sum} if sum else {})}
+    return carry(asked, [one_job(first, to, [change], waive, fork)])

@@ -1,0 +1,36 @@
+"""`stateshift rewind`: go back to an earlier batch."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from stateshift.cli.options import WORKDIRS, Json, Parallel, Throttle, Verbose, Workdirs, Yes
+from stateshift.cli.shortcut import Asked, Fork, Source, To, Waive, WorkdirHere, carry, ending, one_job
+from stateshift.cli.terminal import Terminal
+
+EPILOG = ending("stateshift rewind /data/orders --to /data/orders-41 --batch 41")
+
+
+def command(
+    context: typer.Context,
+    source: Source,
+    to: To,
+    batch: Annotated[int, typer.Option("--batch", metavar="N", min=0, help="The last batch that counts.")],
+    waive: Waive = None,
+    fork: Fork = False,
+    yes: Yes = False,
+    workdir: WorkdirHere = None,
+    parallel: Parallel = None,
+    throttle: Throttle = None,
+    workdirs: Workdirs = WORKDIRS,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Bring a checkpoint over as of an earlier batch.
+
+    `stateshift verify LOCATION` names the batches that can still be restored. The input after it is read again."""
+    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
+    job = one_job(source, to, [{"kind": "rewind", "batch": batch}], waive, fork)
+    return carry(asked, [job])

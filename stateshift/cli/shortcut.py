@@ -1,0 +1,113 @@
+"""What the one-job shortcuts have in common: each writes a spec, and runs it through plan and apply as any other.
+
+    compact, repartition, convert, rename, rewind, merge    one job, whose `transform` is what the command is called
+    split                                                   one job a part
+    fork                                                    one job, in mode fork
+
+The spec is kept in the run's workdir; what a shortcut cannot say, a spec can.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stateshift.cli.options import epilog
+
+if TYPE_CHECKING:
+    from stateshift.cli.terminal import Terminal
+    from stateshift.spec import Spec
+
+To = Annotated[str, typer.Option("--to", metavar="LOCATION", help="Where the changed image goes: an empty place.")]
+Source = Annotated[str, typer.Argument(metavar="LOCATION", help="The checkpoint: a URL or a local path.")]
+Waive = Annotated[
+    list[str] | None,
+    typer.Option("--waive", metavar="NAME", help="A finding that need not stop it; may be given several times."),
+]
+Fork = Annotated[
+    bool,
+    typer.Option("--fork", help="The source is not fenced and may go on; the copy gets an identity of its own."),
+]
+WorkdirHere = Annotated[
+    str | None, typer.Option("--workdir", metavar="D", help="Keep journal and report here, not in WORKDIRS/<run>.")
+]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How the run is carried out: the flags that every shortcut takes."""
+
+    terminal: Terminal
+    yes: bool
+    workdir: str | None
+    workdirs: str
+    parallel: int | None
+    throttle: str | None
+
+
+def ending(example: str) -> str:
+    """The end of a shortcut's help."""
+    return epilog(
+        example, 2, 3, 4, 5, 6, 8, 130,
+        e0="the changed image is at its target", e4="refused: nothing was changed",
+        e8="the target or the workdir is held by another run", e130="interrupted: `stateshift resume WORKDIR` goes on",
+    )  # fmt: skip
+
+
+def one_job(
+    source: str, target: str, changes: Sequence[Mapping[str, Any]], waive: list[str] | None, fork: bool
+) -> dict[str, Any]:
+    """A job of a spec. It is called as its new place is."""
+    return {
+        "name": target.rstrip("/").rpartition("/")[2] or "job",
+        "checkpoint_location": source,
+        "remote_location": target,
+        **({"transform": list(changes)} if changes else {}),
+        **({"mode": "fork"} if fork else {}),
+        **({"waive": waive} if waive else {}),
+    }
+
+
+def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]]) -> int:
+    """Plan, show, ask, apply, report."""
+    from stateshift import migration
+    from stateshift.cli import render_plan, request
+    from stateshift.cli.apply import refuse_another, refuse_refused, run_name
+    from stateshift.cli.work import carry_out, confirm
+    from stateshift.workdir import Workdir
+
+    terminal = asked.terminal
+    spec = request.overridden(_spec(jobs), asked.parallel, asked.throttle)
+    if not asked.yes and not terminal.someone_there:
+        confirm(terminal, "", False)
+    run = run_name([job.name for job in spec.jobs], time.time(), os.urandom(2))
+    place = Workdir(asked.workdir or os.path.join(asked.workdirs, run))
+    refuse_another(place)
+    proposed = migration.propose(spec, terminal.doors(), place)
+    brief = asked.yes and not terminal.verbose
+    terminal.talk(render_plan.brief(proposed) if brief else render_plan.proposal(proposed, terminal.verbose))
+    refuse_refused(proposed)
+    confirm(terminal, "carry this out?", asked.yes)
+    return carry_out(terminal, place, lambda doors: migration.apply(proposed, run, place, doors))
+
+
+def _spec(jobs: Sequence[Mapping[str, Any]]) -> Spec:
+    import json
+
+    from stateshift.spec import parse_spec
+    from stateshift.spec.text import protect
+
+    def literal(value: Any) -> Any:
+        if isinstance(value, str):
+            return protect(value)  # what is typed is meant as it is
+        if isinstance(value, Mapping):
+            return {key: literal(item) for key, item in value.items()}
+        return [literal(item) for item in value] if isinstance(value, list | tuple) else value
+
+    plain = {"version": 1, "engine": "spark", "jobs": [literal(job) for job in jobs]}
+    return parse_spec(json.dumps(plain), base=os.getcwd())

@@ -1,0 +1,53 @@
+"""`stateshift split`: the state of one job as several parts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from stateshift.cli.options import WORKDIRS, Json, Parallel, Throttle, Verbose, Workdirs, Yes
+from stateshift.cli.shortcut import Asked, Source, Waive, WorkdirHere, carry, ending, one_job
+from stateshift.cli.terminal import Terminal
+
+EPILOG = ending(
+    "stateshift split /data/orders --to /data/orders-a --to /data/orders-b\n"
+    "stateshift split /data/orders --to /eu --to /us --column country --values de,fr --values us"
+)
+
+
+def command(
+    context: typer.Context,
+    source: Source,
+    to: Annotated[list[str], typer.Option("--to", metavar="LOCATION", help="Where a part goes; once per part.")],
+    column: Annotated[
+        str | None, typer.Option("--column", metavar="NAME", help="The key column that decides; else shards do.")
+    ] = None,
+    values: Annotated[
+        list[str] | None,
+        typer.Option("--values", metavar="V,V…", help="The column's values in a part; once per part, in its order."),
+    ] = None,
+    waive: Waive = None,
+    yes: Yes = False,
+    workdir: WorkdirHere = None,
+    parallel: Parallel = None,
+    throttle: Throttle = None,
+    workdirs: Workdirs = WORKDIRS,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Divide a job's state into several checkpoints.
+
+    By runs of shards, or by the values of a key column. Each part is a fork: a query of its own, whose job is given the
+    input of its own keys only."""
+    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
+    if (column is None) != (not values) or (values and len(values) != len(to)):
+        raise typer.BadParameter("--column and --values go together, with one --values for each --to")
+    jobs = []
+    for number, target in enumerate(to):
+        part: dict[str, Any] = {"by": len(to), "part": number}
+        if column is not None and values:
+            part = {"column": column, "values": values[number]}
+        job = one_job(source, target, [{"kind": "split", **part}], waive, fork=True)
+        jobs.append({**job, "name": f"{job['name']}-{number}"})
+    return carry(asked, jobs)

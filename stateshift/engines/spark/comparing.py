@@ -1,0 +1,37 @@
+"""Entries as a comparison needs them: what a change of the state was meant to change is left out of sight. Pure.
+
+    "stateshift.rows": "plain"     RocksDB's encoding byte 00 is taken off keys and values, so that the entries of both
+                                   providers are the same; only for stores whose keys and values are single rows
+
+    "stateshift.part": "<JSON>"    only what belongs to a part of a split (see `parts`)
+
+The names stand among the settings that a reader of entries is given anyway; Spark has none that begin like them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from stateshift.engines.spark.entries import entries
+from stateshift.engines.spark.parts import belongs
+from stateshift.engines.spark.shards import FRAME
+from stateshift.survey import ShardFiles
+from stateshift.world import Entry, Read
+
+ROWS, PLAIN_ROWS = "stateshift.rows", "plain"
+PART = "stateshift.part"
+
+
+def comparable(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:
+    """The entries of one shard, as far as the settings let them be seen."""
+    found = entries(read, shard, settings)
+    if PART in settings:
+        kept = belongs(json.loads(settings[PART]), shard.operator, shard.shard)
+        found = (entry for entry in found if kept(entry.store, entry.key))
+    if settings.get(ROWS) == PLAIN_ROWS and any(path.endswith((".zip", ".changelog")) for path in shard.files):
+        found = (
+            Entry(entry.operator, entry.store, entry.key.removeprefix(FRAME), entry.value.removeprefix(FRAME))
+            for entry in found
+        )
+    return found

@@ -1,0 +1,118 @@
+"""The one-job shortcuts: each writes a spec, shows its plan, asks, and carries it out."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from stateshift.storage.opening import open_storage
+from tests.cli.support import said
+from tests.support.checkpoints import Checkpoint
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Path:
+    Checkpoint(batches=6).write(open_storage(str(tmp_path / "orders")))
+    return tmp_path / "orders"
+
+
+def changes(tmp_path: Path) -> list[dict[str, object]]:
+    """What the spec that was written asks for, job by job."""
+    (spec,) = tmp_path.glob("runs/*/spec.json")
+    jobs = json.loads(spec.read_text())["jobs"]
+    return [{key: job[key] for key in ("transform", "mode") if key in job} for job in jobs]
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["compact"], {"transform": [{"kind": "compact"}]}),
+        (["rewind", "--batch", "3"], {"transform": [{"kind": "rewind", "batch": 3}]}),
+        (["rewind", "--batch", "3", "--fork"], {"transform": [{"kind": "rewind", "batch": 3}], "mode": "fork"}),
+        (["fork"], {"mode": "fork"}),
+        (["convert", "--codec", "zstd"], {"transform": [{"kind": "convert", "codec": "zstd"}]}),
+        (["rename", "--operator", "0=2"], {"transform": [{"kind": "rename", "operators": {"0": "2"}}]}),
+        (["rename", "--source", "0=1", "--drop-operator", "0"],
+         {"transform": [{"kind": "rename", "sources": {"0": "1"}}, {"kind": "drop", "operators": ["0"]}]}),
+        (["repartition", "--partitions", "2"], {"transform": [{"kind": "repartition", "partitions": 2}]}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)  # fmt: skip
+def test_a_shortcut_is_a_spec_that_is_carried_out(
+    tmp_path: Path, orders: Path, argv: list[str], expected: dict[str, object]
+) -> None:
+    command, *flags = argv
+    target, runs = tmp_path / "new", ("--workdirs", str(tmp_path / "runs"))
+    ran = said(command, str(orders), "--to", str(target), *flags, *runs, "--yes", "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["state"] == "finished"
+    assert changes(tmp_path) == [expected]
+    assert (target / "metadata").exists()
+
+
+def test_a_split_is_a_fork_for_each_part(tmp_path: Path, orders: Path) -> None:
+    parts = [str(tmp_path / "a"), str(tmp_path / "b")]
+    where = [word for part in parts for word in ("--to", part)]
+    ran = said("split", str(orders), *where, "--workdirs", str(tmp_path / "runs"), "--yes")
+    assert ran.code == 0, ran.err
+    assert changes(tmp_path) == [
+        {"transform": [{"kind": "split", "by": 2, "part": part}], "mode": "fork"} for part in (0, 1)
+    ]
+
+
+def test_a_merge_takes_the_first_as_the_job_and_the_others_along(tmp_path: Path, orders: Path) -> None:
+    other = tmp_path / "other"
+    Checkpoint(batches=2, query="22222222-2222-3333-4444-555555555555").write(open_storage(str(other)))
+    runs = ("--workdirs", str(tmp_path / "runs"))
+    ran = said("merge", str(orders), str(other), "--to", str(tmp_path / "new"), *runs, "-y")
+    assert ran.code == 4, "both hold the same keys"
+    assert "is in another of the merged checkpoints" in ran.err
+    assert changes(tmp_path) == [{"transform": [{"kind": "merge", "locations": [f"file://{other}"]}]}]
+
+
+def test_where_nobody_can_be_asked_the_command_with_yes_is_given(tmp_path: Path, orders: Path) -> None:
+    ran = said("rewind", str(orders), "--to", str(tmp_path / "new"), "--batch", "3")
+    assert ran.code == 2
+    hint = ran.err.split("hint: ")[1].strip()
+    assert shlex.split(hint) == [
+        "stateshift", "rewind", str(orders), "--to", str(tmp_path / "new"), "--batch", "3", "--yes",
+    ]  # fmt: skip
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_is_typed_is_meant_as_it_is(tmp_path: Path) -> None:
+    place = tmp_path / "${HOME} orders"
+    Checkpoint().write(open_storage(str(place)))
+    ran = said("compact", str(place), "--to", str(tmp_path / "new"), "--workdirs", str(tmp_path / "runs"), "--yes")
+    assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["convert"], "nothing is asked for"),
+        (["convert", "--codec", "gzip"], '"gzip" is not one of'),
+        (["rename", "--operator", "0"], "takes OLD=NEW"),
+        (["rename"], "nothing is asked for"),
+        (["split", "--column", "word"], "--column and --values go together"),
+        (["rewind", "--batch", "-1"], "Invalid value for '--batch'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_meant_is_a_request_that_is_not_valid(
+    tmp_path: Path, orders: Path, argv: list[str], told: str
+) -> None:
+    command, *flags = argv
+    ran = said(command, str(orders), "--to", str(tmp_path / "new"), *flags, "--yes")
+    assert ran.code == 2
+    assert told in ran.err
+
+
+def test_a_refusal_is_shown_with_its_finding_and_nothing_is_done(tmp_path: Path, orders: Path) -> None:
+    ran = said("rewind", str(orders), "--to", str(tmp_path / "new"), "--batch", "9", "--yes")
+    assert ran.code == 4
+    assert "batch 9 is not committed" in ran.err
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,444 @@
+"""Changes of the state as plans: spec and survey in, steps and findings out; and the transforms on small contents."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift.engines.spark import survey
+from stateshift.engines.spark.keys import KeyRule, key_hash, key_rule
+from stateshift.engines.spark.reshaping import REWRITE_STATE, components, reshaping_of
+from stateshift.engines.spark.transforms import TRANSFORMS
+from stateshift.errors import FormatError
+from stateshift.formats.spark.placement import signed_hash
+from stateshift.formats.spark.state_files import decode_snapshot
+from stateshift.formats.spark.types import decode_struct
+from stateshift.plan import Plan, decode_plan, encode_plan
+from stateshift.step import CompareImages, CopyFiles, FenceSource, TransformShard, WriteFile
+from stateshift.storage.memory import MemoryDisk
+from stateshift.survey import ClusterFacts, Facts, Survey
+from tests.contracts.faulty import Effects, Faulty, Killed, at
+from tests.support.checkpoints import Checkpoint, put
+from tests.support.ground import SOURCE, TARGET, Ground, facts_of, plan_of, spec_of
+
+LONG_KEY = '{"type":"struct","fields":[{"name":"k","type":"long","nullable":true,"metadata":{}}]}'
+
+
+def surveyed(checkpoint: Checkpoint, changes: list[dict[str, Any]]) -> Survey:
+    storage = MemoryDisk().open(SOURCE)
+    checkpoint.write(storage)
+    return survey.survey(storage, changes=changes)
+
+
+def planned(checkpoint: Checkpoint, *changes: dict[str, Any], **job: Any) -> Plan:
+    found = list(changes)
+    return plan_of(spec_of(transform=found, **job), facts_of(surveyed(checkpoint, found)))
+
+
+def told(plan: Plan, level: str) -> str:
+    return "\n".join(finding.message for finding in plan.findings if finding.level == level)
+
+
+def rewrites(plan: Plan) -> list[TransformShard]:
+    return [step for step in plan if isinstance(step, TransformShard) and step.transform == REWRITE_STATE]
+
+
+def copied(plan: Plan) -> list[str]:
+    return [item.path for step in plan if isinstance(step, CopyFiles) for item in step.items]
+
+
+# ---- rewind
+
+
+@pytest.mark.row("IS-13")
+def test_going_back_takes_what_that_batch_needs_and_nothing_newer() -> None:
+    plan = planned(Checkpoint(batches=6, snapshots=(2, 5)), {"kind": "rewind", "batch": 2}, planned_batch="drop")
+    assert plan.epoch == 2
+    state = [path for path in copied(plan) if path.startswith("state/0/1")]
+    assert state == ["state/0/1/2.snapshot", "state/0/1/3.delta"]
+    assert [path for path in copied(plan) if not path.startswith("state")] == [
+        "metadata", "offsets/1", "offsets/2", "commits/2",
+    ]  # fmt: skip
+
+
+def test_the_next_batch_runs_again_as_it_was_planned_where_the_spec_keeps_it() -> None:
+    plan = planned(Checkpoint(batches=6), {"kind": "rewind", "batch": 2})
+    assert "offsets/3" in copied(plan) and "commits/3" not in copied(plan)
+    assert "goes back from batch 5 to batch 2; the input of batch 3 to 5 is read again" in told(plan, "warn")
+    assert "drops what these put out" in told(plan, "warn")
+
+
+def test_a_fence_stands_behind_the_newest_batch_also_where_the_job_goes_back() -> None:
+    plan = planned(Checkpoint(batches=6), {"kind": "rewind", "batch": 2})
+    assert [step.paths for step in plan if isinstance(step, FenceSource)] == [("offsets/6", "commits/6")]
+
+
+def test_there_is_no_going_back_to_a_batch_that_is_not_there() -> None:
+    plan = planned(Checkpoint(batches=3), {"kind": "rewind", "batch": 7})
+    assert "batch 7 is not committed in file:///here/orders; the newest is batch 2" in told(plan, "refuse")
+    assert not plan.phases
+
+
+def test_a_batch_whose_state_was_tidied_away_is_refused_naming_the_file() -> None:
+    storage = MemoryDisk().open(SOURCE)
+    Checkpoint(batches=6, snapshots=(4,)).write(storage)
+    storage.remove("state/0/1/2.delta")
+    changes = [{"kind": "rewind", "batch": 2}]
+    plan = plan_of(spec_of(transform=changes), facts_of(survey.survey(storage, changes=changes)))
+    assert "state/0/1/2.delta is missing: epoch 2 cannot be restored without it" in told(plan, "refuse")
+
+
+def test_going_back_to_the_newest_batch_is_a_move() -> None:
+    changed, moved = planned(Checkpoint(), {"kind": "rewind", "batch": 2}), planned(Checkpoint())
+    assert changed.phases == moved.phases
+
+
+# ---- compact
+
+
+@pytest.mark.row("IS-17")
+def test_a_chain_becomes_one_snapshot_and_none_of_it_is_copied() -> None:
+    plan = planned(Checkpoint(batches=40, shards=2), {"kind": "compact"})
+    (step,) = rewrites(plan)
+    assert step.outputs == ("state/0/0/40.snapshot", "state/0/1/40.snapshot")
+    assert len(step.inputs) == 80
+    assert not [path for path in copied(plan) if path.startswith("state")]
+    (compare,) = (step for step in plan if isinstance(step, CompareImages) and step.target_shards)
+    assert [shard.files for shard in compare.target_shards or ()] == [(path,) for path in step.outputs]
+
+
+def test_a_snapshot_that_stands_alone_is_copied_as_it_is() -> None:
+    plan = planned(Checkpoint(batches=4, snapshots=(4,)), {"kind": "compact"})
+    assert not rewrites(plan)
+    assert "state/0/0/4.snapshot" in copied(plan)
+
+
+def test_many_small_shards_become_few_steps() -> None:
+    plan = planned(Checkpoint(batches=10, shards=200, keys=1), {"kind": "compact"})
+    assert len(rewrites(plan)) < 10
+    assert sum(len(step.outputs) for step in rewrites(plan)) == 200
+
+
+# ---- in general
+
+
+def test_a_changed_fork_has_an_id_of_its_own_too() -> None:
+    plan = planned(Checkpoint(), {"kind": "compact"}, mode="fork")
+    assert rewrites(plan) and [step for step in plan if isinstance(step, WriteFile) and step.path == "metadata"]
+    assert not [step for step in plan if isinstance(step, FenceSource)]
+
+
+def test_a_changed_plan_is_the_same_for_the_same_facts_and_survives_json() -> None:
+    one, other = (planned(Checkpoint(batches=9), {"kind": "compact"}) for _ in range(2))
+    assert one.fingerprint == other.fingerprint
+    assert decode_plan(json.loads(json.dumps(encode_plan(one)))) == one
+
+
+@pytest.mark.parametrize("verify", ["entries", "digests"])
+def test_state_that_was_written_anew_is_compared_by_entries_whatever_is_asked_of_the_rest(verify: str) -> None:
+    plan = planned(Checkpoint(), {"kind": "compact"}, verify=verify)
+    assert [step for step in plan if isinstance(step, CompareImages) and step.target_shards]
+    assert not [s for s in planned(Checkpoint(), {"kind": "compact"}, verify="none") if isinstance(s, CompareImages)]
+
+
+def test_a_repetition_finds_what_it_wrote_and_a_rollback_leaves_nothing(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    ground.write(Checkpoint(batches=9))
+    ground.apply(spec_of(transform=[{"kind": "compact"}]))
+    held = ground.held(TARGET)
+    assert sorted(path for path in held if path.startswith("state")) == ["state/0/0/9.snapshot", "state/0/1/9.snapshot"]
+    assert ground.resume().state == "finished"
+    ground.rollback()
+    assert ground.held(TARGET) == {}
+    assert ground.held(SOURCE) == Checkpoint(batches=9).files()
+
+
+def test_a_snapshot_holds_what_the_chain_was_folded_to(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    ground.write(Checkpoint(batches=9))
+    ground.apply(spec_of(transform=[{"kind": "compact"}]))
+    records = list(decode_snapshot((ground.held(TARGET)["state/0/1/9.snapshot"],)))
+    assert {record.value for record in records} == {(9).to_bytes(8, "little")}
+    assert len(records) == 3
+
+
+# ---- repartition
+
+
+def test_entries_move_only_between_shards_of_one_remainder() -> None:
+    groups = list(components(6, 4))
+    assert [(list(here), list(there)) for here, there in groups] == [([0, 2, 4], [0, 2]), ([1, 3, 5], [1, 3])]
+    for before, after in ((200, 17), (7, 64), (200, 100), (5, 5), (1, 3)):
+        sources = sorted(n for here, _ in components(before, after) for n in here)
+        targets = sorted(n for _, there in components(before, after) for n in there)
+        assert (sources, targets) == (list(range(before)), list(range(after)))
+        for number in range(-5000, 5000, 7):
+            here = next(here for here, there in components(before, after) if number % after in there)
+            assert number % before in here
+
+
+def keyed(checkpoint: Checkpoint, changes: list[dict[str, Any]], **image: Any) -> Facts:
+    """As if the checkpoint had a schema beside its state."""
+    found = surveyed(checkpoint, changes)
+    schemas = {"0/default": {"key": LONG_KEY, "value": LONG_KEY, "encoder": None, "prefix": 0}}
+    details = {**found.images[0].details, "schemas": schemas}
+    return facts_of(replace(found, images=(replace(found.images[0], details=details, **image),)))
+
+
+def test_a_group_too_large_for_memory_is_read_once_for_each_part_of_its_targets() -> None:
+    changes = [{"kind": "repartition", "partitions": 8}]
+    facts = keyed(Checkpoint(), changes)
+    half = sum(file.size for file in facts.source.files if file.path.startswith("state/0/1/")) // 2 + 1
+    made = reshaping_of(spec_of(transform=changes).jobs[0], facts, piece_bytes_max=half)
+    pieces = [piece for step in made.steps for piece in step.options["pieces"]]
+    assert [piece["targets"] for piece in pieces] == [[0, 4], [2, 6], [1, 5], [3, 7]]
+    assert [[shard for shard, _ in piece["sources"]] for piece in pieces] == [[0], [0], [1], [1]]
+    assert sum(len(step.source_shards) for step in made.compares) == 2, "each source shard is compared once"
+    assert sorted(s.shard for step in made.compares for s in step.target_shards or ()) == list(range(8))
+
+
+def test_a_store_without_a_schema_is_refused_by_name() -> None:
+    plan = planned(Checkpoint(), {"kind": "repartition", "partitions": 4})
+    assert "the keys of operator 0, store default cannot be read: no schema tells" in told(plan, "refuse")
+
+
+def test_the_same_number_of_partitions_is_nothing_to_do() -> None:
+    plan = planned(Checkpoint(shards=2), {"kind": "repartition", "partitions": 2})
+    assert not plan.refusals and not rewrites(plan)
+    assert "has 2 partitions already" in told(plan, "note")
+
+
+# ---- keys
+
+
+def schema(*fields: tuple[str, Any], encoder: dict[str, Any] | None = None, prefix: int = 0) -> dict[str, Any]:
+    plain = {"type": "struct", "fields": [{"name": n, "type": t, "nullable": True, "metadata": {}} for n, t in fields]}
+    return {"key": json.dumps(plain), "encoder": json.dumps(encoder) if encoder else None, "prefix": prefix}
+
+
+def row(*values: int) -> bytes:
+    return bytes(8) + b"".join(value.to_bytes(8, "little", signed=True) for value in values)
+
+
+LONG = decode_struct(LONG_KEY).types[0]
+STRUCT = {"type": "struct", "fields": [{"name": "a", "type": "long", "nullable": True, "metadata": {}}]}
+ELEMENT = {
+    "type": "struct",
+    "fields": [{"name": name, "type": STRUCT, "nullable": True, "metadata": {}} for name in ("key", "userKey")],
+}
+
+
+def nested(*rows: bytes) -> bytes:
+    """A row of structs."""
+    start, slots, parts = 8 + 8 * len(rows), b"", b""
+    for one in rows:
+        slots += ((start + len(parts)) << 32 | len(one)).to_bytes(8, "little")
+        parts += one
+    return bytes(8) + slots + parts
+
+
+def sized(first: bytes, second: bytes) -> bytes:
+    return len(first).to_bytes(4, "little") + first + second
+
+
+PREFIX = {"keyStateEncoderType": "PrefixKeyScanStateEncoderSpec", "numColsPrefixKey": 1}
+RANGE = {"keyStateEncoderType": "RangeKeyScanStateEncoderSpec", "orderingOrdinals": [0]}
+PLAIN = {"keyStateEncoderType": "NoPrefixKeyStateEncoderSpec"}
+
+
+@pytest.mark.parametrize(
+    ("store", "told", "framed", "key"),
+    [
+        ("default", schema(("a", "long")), False, row(7)),
+        ("default", schema(("a", "long")), True, b"\0" + row(7)),
+        ("left-keyWithIndexToValue", schema(("a", "long"), ("index", "long")), False, row(7, 99)),
+        ("default/left-keyWithIndexToValue", schema(("a", "long"), ("index", "long"), encoder=PLAIN), True,
+         b"\0" + row(7, 99)),
+        ("default", schema(("a", "long"), ("sessionStartTime", "timestamp")), False, row(7, 99)),
+        ("default", schema(("a", "long"), ("t", "timestamp"), prefix=1), True, sized(b"\0" + row(7), b"\0" + row(99))),
+        ("default/m", schema(("key", STRUCT), ("userKey", STRUCT), encoder=PREFIX), True,
+         sized(b"\0" + nested(row(7)), b"\0" + nested(row(99)))),
+        ("default/$ttl_v", schema(("expirationMs", "long"), ("elementKey", STRUCT), encoder=RANGE), True,
+         sized(b"\0" + row(99), b"\0" + nested(row(7)))),
+        ("default/$ttl_m", schema(("expirationMs", "long"), ("elementKey", ELEMENT), encoder=RANGE), True,
+         sized(b"\0" + row(99), b"\0" + nested(nested(row(7), row(99))))),
+        ("default/left-keyWithTsToValues",
+         schema(("a", "long"), ("t", "long"), encoder={"keyStateEncoderType": "TimestampAsPostfixKeyStateEncoderSpec"}),
+         True, b"\0" + row(7) + bytes(8)),
+        ("default/left-tsWithKey",
+         schema(("a", "long"), ("t", "long"), encoder={"keyStateEncoderType": "TimestampAsPrefixKeyStateEncoderSpec"}),
+         True, bytes(8) + b"\0" + row(7)),
+    ],
+    ids=["row", "framed row", "join index", "join index, family", "session", "session, framed", "map state", "ttl",
+         "ttl of a map", "join v4", "join v4, by time"],
+)  # fmt: skip
+def test_the_grouping_key_decides_however_the_key_is_encoded(
+    store: str, told: dict[str, Any], framed: bool, key: bytes
+) -> None:
+    assert key_hash(key_rule(store, told, framed))(key) == signed_hash((7,), (LONG,))
+
+
+def test_an_operator_without_a_key_has_one_shard() -> None:
+    assert key_rule("default", schema(), False).form == "single"
+    assert key_rule("default", schema(("key", "void")), True).form == "single"
+
+
+def test_an_encoder_that_is_not_known_is_refused_by_name() -> None:
+    with pytest.raises(FormatError, match="NewEncoderSpec"):
+        key_rule("default/x", schema(("a", "long"), encoder={"keyStateEncoderType": "NewEncoderSpec"}), True)
+    with pytest.raises(FormatError, match="collated strings"):
+        key_rule("default", schema(("a", "string collate UNICODE_CI")), False)
+    with pytest.raises(FormatError, match="encoding byte"):
+        key_hash(KeyRule("row", LONG_KEY, 1, True))(b"\1" + row(7))
+
+
+# ---- convert
+
+
+def rocksdb_of(version: str) -> ClusterFacts:
+    return ClusterFacts("theirs", "memory", version, "absent")
+
+
+def test_rocksdb_for_a_spark_that_reads_no_changelogs_is_refused_and_can_be_waived() -> None:
+    changes = [{"kind": "convert", "provider": "rocksdb"}]
+    facts = keyed(Checkpoint(), changes, written_by="before 3.3")
+    assert "Spark 3.5 was the first to read" in told(plan_of(spec_of(transform=changes), facts), "refuse")
+    assert not plan_of(spec_of(transform=changes, waive=["spark-3.5"]), facts).refusals
+    newer = replace(facts, target_cluster=rocksdb_of("4.0.1"))
+    assert not plan_of(spec_of(transform=changes), newer).refusals
+
+
+def test_a_provider_that_nobody_here_knows_is_refused_by_name() -> None:
+    found = surveyed(Checkpoint(), [{"kind": "compact"}])
+    operators = tuple(replace(operator, provider="AcmeStateStoreProvider") for operator in found.images[0].operators)
+    facts = facts_of(replace(found, images=(replace(found.images[0], operators=operators),)))
+    plan = plan_of(spec_of(transform=[{"kind": "compact"}]), facts)
+    assert "AcmeStateStoreProvider, whose files stateshift cannot write" in told(plan, "refuse")
+
+
+def test_a_log_is_rewritten_and_nothing_else_of_it_changes() -> None:
+    log = b'v1\n{"batchWatermarkMs":5,"batchTimestampMs":7,"conf":{"a":"b","spark.sql.shuffle.partitions":"5"}}\n-'
+    changes = {"conf": {"spark.sql.shuffle.partitions": "3"}}
+    (content,) = TRANSFORMS["spark.rewrite-offsets"](changes, [lambda: iter((log,))])
+    assert b"".join(content()) == log.replace(b'"5"', b'"3"')
+    commit = b'v2\n{"nextBatchWatermarkMs":9,"stateUniqueIds":{"0":[["x"]]}}'
+    (content,) = TRANSFORMS["spark.rewrite-commit"]({"state_ids": None}, [lambda: iter((commit,))])
+    assert b"".join(content()) == b'v1\n{"nextBatchWatermarkMs":9}'
+    (content,) = TRANSFORMS["spark.rewrite-commit"]({"state_ids": {"0": [["y"], ["z"]]}}, [lambda: iter((commit,))])
+    assert b"".join(content()) == commit.replace(b'[["x"]]', b'[["y"],["z"]]')
+
+
+# ---- rename, drop
+
+
+def renamed(checkpoint: Checkpoint, **change: Any) -> Plan:
+    return planned(checkpoint, {"kind": "rename", **change})
+
+
+def test_an_operators_files_go_where_its_new_id_is_and_are_compared_there(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    ground.write(Checkpoint(batches=3))
+    ground.apply(spec_of(transform=[{"kind": "rename", "operators": {"0": "4"}}]))
+    held, before = ground.held(TARGET), Checkpoint(batches=3).files()
+    assert {path for path in held if path.startswith("state")} == {
+        path.replace("state/0/", "state/4/") for path in before if path.startswith("state")
+    }
+    assert held["state/4/1/2.delta"] == before["state/0/1/2.delta"]
+    plan = renamed(Checkpoint(), operators={"0": "4"})
+    compare = next(step for step in plan if isinstance(step, CompareImages) and step.target_shards)
+    assert {shard.operator for shard in compare.target_shards or ()} == {"0"}, "it is the same operator's state"
+
+
+def test_a_renamed_operator_can_be_compacted_on_the_same_way(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    ground.write(Checkpoint(batches=9))
+    ground.apply(spec_of(transform=[{"kind": "rename", "operators": {"0": "1"}}, {"kind": "compact"}]))
+    assert {path for path in ground.held(TARGET) if path.startswith("state")} == {
+        "state/1/0/9.snapshot", "state/1/1/9.snapshot",
+    }  # fmt: skip
+
+
+def test_an_operator_left_behind_leaves_no_file(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    ground.write(Checkpoint())
+    ground.apply(spec_of(transform=[{"kind": "drop", "operators": ["0"]}]))
+    assert sorted(ground.held(TARGET)) == ["commits/2", "metadata", "offsets/1", "offsets/2"]
+
+
+def test_a_source_gets_another_place_in_the_offsets_and_in_the_logs(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    ground.write(Checkpoint(inputs="file:///in"))
+    change = {"kind": "rename", "sources": {"0": "1"}}
+    ground.apply(spec_of(transform=[change], waive=["paths-stay"]))
+    held, before = ground.held(TARGET), Checkpoint(inputs="file:///in").files()
+    assert held["offsets/2"] == before["offsets/2"].replace(b'\n{"logOffset":2}', b'\n-\n{"logOffset":2}')
+    assert {path: held[path] for path in held if path.startswith("sources")} == {
+        f"sources/1/{n}": before[f"sources/0/{n}"] for n in range(3)
+    }
+
+
+def test_a_source_that_moves_with_its_data_is_rewritten_under_its_new_name(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    ground.write(Checkpoint(inputs="file:///in"))
+    for number in range(3):
+        ground.put(f"file:///in/f{number}.json")
+    data = [{"source": "file:///in", "target": "file:///new"}]
+    ground.apply(spec_of(transform=[{"kind": "rename", "sources": {"0": "1"}}], data=data))
+    assert b"file:///new/f2.json" in ground.held(TARGET)["sources/1/2"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "rename", "operators": {"7": "1"}}, "has no operator 7"),
+        ({"kind": "rename", "operators": {"0": "one"}}, "'one' is no operator number"),
+        ({"kind": "rename", "sources": {"3": "1"}}, "has no source 3"),
+        ({"kind": "drop", "sources": ["0"]}, "would have no source left"),
+    ],
+    ids=["unknown operator", "no number", "unknown source", "no source"],
+)
+def test_names_that_cannot_be_are_refused(change: dict[str, Any], message: str) -> None:
+    assert message in told(planned(Checkpoint(), change), "refuse")
+
+
+def test_two_operators_never_get_one_id(tmp_path: Path) -> None:
+    storage = MemoryDisk().open(SOURCE)
+    files = Checkpoint().files()
+    for path, content in files.items():
+        put(storage, path, content)
+        if path.startswith("state"):
+            put(storage, path.replace("state/0/", "state/1/"), content)
+    for names, refused in (({"0": "1"}, True), ({"0": "1", "1": "0"}, False)):
+        changes = [{"kind": "rename", "operators": names}]
+        plan = plan_of(spec_of(transform=changes), facts_of(survey.survey(storage, changes=changes)))
+        assert ("two of the operators" in told(plan, "refuse")) == refused
+
+
+# ---- killed and resumed
+
+
+CHANGED_ON_THE_WAY = [{"kind": "rewind", "batch": 6}, {"kind": "compact"}, {"kind": "rename", "operators": {"0": "1"}}]
+
+
+def test_a_run_killed_before_and_after_any_effect_ends_where_an_unharmed_one_does(tmp_path: Path) -> None:
+    spec = spec_of(transform=CHANGED_ON_THE_WAY)
+    unharmed = Ground(tmp_path / "unharmed")
+    unharmed.write(Checkpoint(batches=9))
+    counted = Effects()
+    unharmed.wrap = lambda storage: Faulty(storage, counted)
+    unharmed.apply(spec)
+    assert len(counted.seen) > 20
+    for number in range(1, len(counted.seen) + 1):
+        ground = Ground(tmp_path / str(number))
+        ground.write(Checkpoint(batches=9))
+        effects = Effects(at(number, Killed))
+        ground.wrap = lambda storage, effects=effects: Faulty(storage, effects)  # type: ignore[misc]
+        with pytest.raises(Killed):
+            ground.apply(spec)
+        ground.wrap = lambda storage: storage
+        ground.resume()
+        assert ground.held(TARGET) == unharmed.held(TARGET), f"killed at effect {number}"

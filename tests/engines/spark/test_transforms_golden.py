@@ -1,0 +1,353 @@
+"""Every change on every golden checkpoint: the run's own comparison holds, the result could be restarted, and its keys
+are where placement puts them. That a real Spark goes on from the results is shown in acceptance/test_transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift import look
+from stateshift.engines.spark import survey
+from stateshift.engines.spark.comparing import comparable
+from stateshift.engines.spark.keys import key_column, key_hash
+from stateshift.engines.spark.reshaping import stores_of
+from stateshift.engines.spark.shards import ROCKSDB
+from stateshift.errors import FormatError
+from stateshift.formats.spark.commits import decode_commit
+from stateshift.formats.spark.offsets import decode_offsets
+from stateshift.formats.spark.operator_metadata import decode_operator_metadata
+from stateshift.formats.spark.types import decode_struct
+from stateshift.formats.spark.unsafe_row import decode_row
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Image
+from tests.formats.golden import CASES, IDS
+from tests.support.checkpoints import put
+from tests.support.ground import TARGET, Ground, spec_of
+
+NEWEST, OLD = "spark-4.3.0", ("spark-3.3.4", "spark-3.4.4")
+STATES = [case for case in CASES if (case / "checkpoint" / "state").is_dir()]
+STATEFUL = [case for case in STATES if case.parent.name == NEWEST]
+ALL = [
+    pytest.param(case, id=IDS[CASES.index(case)], marks=() if case in STATEFUL else pytest.mark.slow)
+    for case in STATES
+]
+
+# What of the state is encoded in a way that the other provider has not.
+OWN_ENCODING = ("join-rocksdb-v", "tws-", "session-", "chained-")
+
+SEVERAL = ("window-hdfs", "join-rocksdb-v3", "window-rocksdb-format2")
+
+CHANGES: dict[str, list[dict[str, Any]]] = {
+    "compact": [{"kind": "compact"}],
+    "1 partition": [{"kind": "repartition", "partitions": 1}],
+    "2 partitions": [{"kind": "repartition", "partitions": 2}],
+    "6 partitions": [{"kind": "repartition", "partitions": 6}],
+    "7 partitions": [{"kind": "repartition", "partitions": 7}],
+    "zstd": [{"kind": "convert", "codec": "zstd"}],
+    "rocksdb": [{"kind": "convert", "provider": "rocksdb"}],
+    "hdfs": [{"kind": "convert", "provider": "hdfs-backed"}],
+    "v1": [{"kind": "convert", "checkpoint_format": "v1"}],
+    "several": [
+        {"kind": "rewind", "batch": 1},
+        {"kind": "repartition", "partitions": 2},
+        {"kind": "convert", "codec": "snappy"},
+    ],
+}
+
+
+def brought(folder: Path, case: Path, changes: list[dict[str, Any]]) -> Ground | str:
+    """The golden checkpoint, changed on its way to TARGET; the first refusal where the plan is refused."""
+    ground = Ground(folder)
+    # What names the checkpoint itself absolutely has been made here (scripts/golden/make.py).
+    source = ground.disk.open(f"file:///tmp/stateshift-golden/{case.name}/checkpoint")
+    for path in sorted((case / "checkpoint").rglob("*")):
+        if path.is_file():
+            put(source, path.relative_to(case / "checkpoint").as_posix(), path.read_bytes())
+    proposal = ground.propose(spec_of(source.location, transform=changes, waive=["paths-stay"]))
+    if proposal.refusals:
+        return proposal.refusals[0].message
+    ground.apply(proposal)
+    return ground
+
+
+def assert_rightly_refused(case: Path, change: str, message: str) -> None:
+    if "was the first to read" in message:
+        assert case.parent.name in OLD
+        assert "rocksdb" in (case.name, change) or case.name.endswith("-rocksdb")
+    elif "cannot be converted to" in message:
+        assert change in ("hdfs", "rocksdb") and case.name.startswith(OWN_ENCODING)
+    else:
+        assert case.name == "exotic" and "collated" in message and ("partition" in change or change == "several")
+
+
+def image_at(storage: Storage) -> Image:
+    return survey.survey(storage, changes=({"kind": "compact"},)).images[0]
+
+
+def misplaced(storage: Storage) -> Iterator[str]:
+    """Keys that are not in the shard of their hash."""
+    image = image_at(storage)
+    count = int(image.settings["spark.sql.shuffle.partitions"])
+    for store in stores_of(image, image.operators[0].provider == ROCKSDB):
+        hashes = {name: key_hash(rule) for name, rule in (store.rules or {}).items()}
+        for shard in store.shards:
+            for entry in comparable(storage.chunks, shard, image.settings):
+                if hashes[entry.store](entry.key) % count != shard.shard:
+                    yield f"{entry.key.hex()} in shard {shard.shard}"
+
+
+@pytest.mark.row("IS-12")
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("case", ALL)
+def test_what_a_change_leaves_holds_the_same_entries_and_can_be_restarted(
+    tmp_path: Path, case: Path, change: str
+) -> None:
+    ground = brought(tmp_path, case, CHANGES[change])
+    if isinstance(ground, str):
+        assert_rightly_refused(case, change, ground)
+        return
+    judged = look.restartable(TARGET, ground.open, thorough=True)
+    assert judged.restartable, judged.findings
+    assert list(misplaced(ground.open(TARGET))) == []
+
+
+@pytest.mark.row("IS-17")
+@pytest.mark.parametrize("case", ALL)
+def test_a_compacted_shard_has_one_file_or_what_rocksdb_calls_one(tmp_path: Path, case: Path) -> None:
+    ground = brought(tmp_path, case, CHANGES["compact"])
+    assert isinstance(ground, Ground)
+    for shard in image_at(ground.open(TARGET)).shards:
+        endings = sorted(path.rpartition(".")[2] for path in shard.files)
+        assert endings in (["snapshot"], ["changelog", "zip"]) or "changelog" not in endings
+    assert not [path for path in ground.held(TARGET) if path.endswith(".delta")]
+
+
+@pytest.mark.parametrize("case", [case for case in STATEFUL if case.name in SEVERAL], ids=lambda case: case.name)
+def test_a_repartition_says_so_wherever_spark_reads_the_number(tmp_path: Path, case: Path) -> None:
+    ground = brought(tmp_path, case, CHANGES["7 partitions"])
+    assert isinstance(ground, Ground)
+    held = ground.held(TARGET)
+    logs = [decode_offsets(content) for path, content in held.items() if path.startswith("offsets/")]
+    assert len(logs) == 2
+    assert {log.conf["spark.sql.shuffle.partitions"] for log in logs} == {"7"}
+    told = [decode_operator_metadata(content) for path, content in held.items() if "/_metadata/" in path
+            and not path.endswith("schema")]  # fmt: skip
+    assert told and {store.partitions for one in told for store in one.stores} == {7}
+    commit = next(decode_commit(content) for path, content in held.items() if path.startswith("commits/"))
+    assert [len(shards) for shards in commit.state_ids.values()] == ([7] if case.name.endswith("format2") else [])
+
+
+def test_operators_that_name_their_schemas_absolutely_name_them_where_they_are(tmp_path: Path) -> None:
+    case = next(case for case in STATEFUL if case.name == "join-rocksdb-v3")
+    ground = brought(tmp_path, case, [{"kind": "rename", "operators": {"0": "2"}}])
+    assert isinstance(ground, Ground)
+    held = ground.held(TARGET)
+    told = decode_operator_metadata(held["state/2/_metadata/v2/0"])
+    assert told.operator == 2
+    for path in told.stores[0].schema_paths:
+        assert path.startswith("file:/there/orders/state/2/_stateSchema/")
+        assert path.removeprefix("file:/there/orders/") in held
+    assert look.restartable(TARGET, ground.open, thorough=True).restartable
+
+
+@pytest.mark.parametrize(("change", "names"), [("v1", {"5.zip", "6.changelog"}), ("hdfs", {"6.snapshot"})])
+def test_checkpoint_format_1_has_no_ids_left(tmp_path: Path, change: str, names: set[str]) -> None:
+    case = next(case for case in STATEFUL if case.name == "window-rocksdb-format2")
+    ground = brought(tmp_path, case, CHANGES[change])
+    assert isinstance(ground, Ground)
+    held = ground.held(TARGET)
+    commit = next(content for path, content in held.items() if path.startswith("commits/"))
+    assert commit.startswith(b"v1\n") and b"stateUniqueIds" not in commit
+    assert {Path(path).name for path in held if path.startswith("state/0/1/")} == names
+
+
+def test_a_key_in_a_shard_that_is_not_its_own_is_refused_by_name(tmp_path: Path) -> None:
+    case = next(case for case in STATEFUL if case.name == "window-hdfs")
+    ground = Ground(tmp_path)
+    source = ground.disk.open("file:///here/orders")
+    for path in sorted((case / "checkpoint").rglob("*")):
+        name = path.relative_to(case / "checkpoint").as_posix()
+        if path.is_file():  # shards 1 and 2 change places
+            swapped = name.replace("state/0/1/", "state/0/_/").replace("state/0/2/", "state/0/1/")
+            put(source, swapped.replace("state/0/_/", "state/0/2/"), path.read_bytes())
+    with pytest.raises(Exception, match="belongs to shard") as caught:
+        ground.apply(spec_of(transform=CHANGES["2 partitions"], waive=["paths-stay"]))
+    assert type(caught.value).__name__ == "Incompatible"
+    ground.rollback()
+    assert ground.held(TARGET) == {}
+
+
+def test_a_damaged_file_is_named_and_nothing_is_published(tmp_path: Path) -> None:
+    case = next(case for case in STATEFUL if case.name == "window-hdfs")
+    ground = Ground(tmp_path)
+    source = ground.disk.open("file:///here/orders")
+    for path in sorted((case / "checkpoint").rglob("*")):
+        if path.is_file():
+            content = path.read_bytes()
+            name = path.relative_to(case / "checkpoint").as_posix()
+            damaged = name.startswith("state/0/1/") and name.endswith((".delta", ".snapshot"))
+            put(source, name, content[:-9] + b"x" + content[-8:] if damaged else content)
+    with pytest.raises(FormatError) as caught:
+        ground.apply(spec_of(transform=CHANGES["compact"], waive=["paths-stay"]))
+    assert (caught.value.path or "").startswith("state/0/1/")
+    assert not [path for path in ground.held(TARGET) if path.startswith(("commits", "offsets", "metadata"))]
+
+
+def entries_at(ground: Ground, location: str) -> dict[tuple[str, str, bytes], bytes]:
+    storage = ground.open(location)
+    image = image_at(storage)
+    found = (e for shard in image.shards for e in comparable(storage.chunks, shard, image.settings))
+    return {(e.operator, e.store, e.key): e.value for e in found}
+
+
+def source_of(ground: Ground, case: Path) -> str:
+    location = f"file:///tmp/stateshift-golden/{case.name}/checkpoint"
+    source = ground.disk.open(location)
+    for path in sorted((case / "checkpoint").rglob("*")):
+        if path.is_file():
+            put(source, path.relative_to(case / "checkpoint").as_posix(), path.read_bytes())
+    return location
+
+
+@pytest.mark.row("IS-16")
+@pytest.mark.parametrize("case", [case for case in STATEFUL if case.name in SEVERAL], ids=lambda case: case.name)
+@pytest.mark.parametrize("by", [2, 3])
+def test_the_parts_of_a_split_by_shards_hold_every_entry_once(tmp_path: Path, case: Path, by: int) -> None:
+    ground = Ground(tmp_path)
+    location, whole = source_of(ground, case), {}
+    for part in range(by):
+        changes = [{"kind": "split", "by": by, "part": part}]
+        target = f"{TARGET}-{part}"
+        ground.apply(spec_of(location, target, transform=changes, mode="fork", waive=["paths-stay"]), f"run-{part}")
+        assert look.restartable(target, ground.open, thorough=True).restartable
+        found = entries_at(ground, target)
+        assert not found.keys() & whole.keys()
+        whole |= found
+    assert whole == entries_at(ground, location)
+
+
+@pytest.mark.row("IS-16")
+@pytest.mark.parametrize("case", [case for case in STATEFUL if case.name in SEVERAL], ids=lambda case: case.name)
+def test_the_parts_of_a_split_by_a_column_hold_the_keys_with_their_values(tmp_path: Path, case: Path) -> None:
+    ground = Ground(tmp_path)
+    location = source_of(ground, case)
+    column = "field0" if case.name.startswith("join") else "word"
+    rules = {(s.operator, name): rule for s in stores_of(image_at(ground.open(location)), "rocksdb" in case.name)
+             for name, rule in (s.rules or {}).items()}  # fmt: skip
+    columns = {place: key_column(rule, column) for place, rule in rules.items()}
+    everything = entries_at(ground, location)
+    words = {place: columns[place[0], place[1]](place[2]) for place in everything}  # type: ignore[misc]
+    chosen = sorted({word for word in words.values() if word is not None})[::2]
+    changes = [{"kind": "split", "column": column, "values": chosen}]
+    ground.apply(spec_of(location, transform=changes, mode="fork", waive=["paths-stay"]))
+    wanted = {place: value for place, value in everything.items() if words[place] in chosen}
+    assert 0 < len(wanted) < len(everything)
+    assert entries_at(ground, TARGET) == wanted
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "split", "by": 4, "part": 0}, "has 3 shards: they cannot make 4 parts"),
+        ({"kind": "split", "column": "nowhere", "values": ["x"]}, "default has no key column nowhere"),
+        ({"kind": "split", "column": "window", "values": ["x"]}, "default has no key column window of text"),
+    ],
+    ids=["too many parts", "no such column", "no value to name"],
+)
+def test_a_split_that_cannot_be_made_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    ground = Ground(tmp_path)
+    location = source_of(ground, next(case for case in STATEFUL if case.name == "window-hdfs"))
+    proposal = ground.propose(spec_of(location, transform=[change], mode="fork", waive=["paths-stay"]))
+    assert any(message in finding.message for finding in proposal.refusals), proposal.refusals
+
+
+# ---- merge: what was split is put together again
+
+
+def parts_of(ground: Ground, location: str, by: int) -> list[str]:
+    targets = [f"{TARGET}-{part}" for part in range(by)]
+    for part, target in enumerate(targets):
+        changes = [{"kind": "split", "by": by, "part": part}]
+        ground.apply(spec_of(location, target, transform=changes, mode="fork", waive=["paths-stay"]), f"run-{part}")
+    return targets
+
+
+@pytest.mark.row("IS-16")
+@pytest.mark.parametrize("case", [case for case in STATEFUL if case.name in SEVERAL], ids=lambda case: case.name)
+def test_checkpoints_of_disjoint_keys_become_one_that_holds_all_of_them(tmp_path: Path, case: Path) -> None:
+    ground = Ground(tmp_path)
+    location = source_of(ground, case)
+    first, *others = parts_of(ground, location, 3)
+    merge = [{"kind": "merge", "locations": others}]
+    ground.apply(spec_of(first, transform=merge, waive=["paths-stay"]), "merge")
+    assert entries_at(ground, TARGET) == entries_at(ground, location)
+    assert look.restartable(TARGET, ground.open, thorough=True).restartable
+    held = ground.held(TARGET)
+    own = decode_offsets(ground.held(location)["offsets/5"])
+    assert decode_offsets(held["offsets/5"]).lines == own.lines * 3
+    logs = {path.split("/")[1] for path in held if path.startswith("sources/")}
+    assert logs == {str(number) for number in range(3 * len(own.lines))}
+    assert not [path for path in held if path.endswith(".delta")]
+    for place in (first, *others):
+        assert not look.restartable(place, ground.open).restartable, "what was merged is fenced"
+    ground.rollback("merge")
+    assert ground.held(TARGET) == {}
+    assert all(look.restartable(place, ground.open).restartable for place in (first, *others))
+
+
+def test_a_key_in_two_checkpoints_is_refused_by_name(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    case = next(case for case in STATEFUL if case.name == "window-hdfs")
+    location = source_of(ground, case)
+    ground.apply(spec_of(location, f"{TARGET}-0", mode="fork", waive=["paths-stay"]), "fork")
+    merge = [{"kind": "merge", "locations": [f"{TARGET}-0"]}]
+    with pytest.raises(Exception, match="is in another of the merged checkpoints, too") as caught:
+        ground.apply(spec_of(location, transform=merge, waive=["paths-stay"]), "merge")
+    assert type(caught.value).__name__ == "Incompatible"
+
+
+def test_values_of_common_keys_are_added_where_the_spec_names_their_columns(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    case = next(case for case in STATEFUL if case.name == "window-hdfs")
+    location = source_of(ground, case)
+    ground.apply(spec_of(location, f"{TARGET}-0", mode="fork", waive=["paths-stay"]), "fork")
+    image = image_at(ground.open(location))
+    value = decode_struct(image.details["schemas"]["0/default"]["value"])
+    columns = [name for name in dict.fromkeys(value.names) if name.startswith(("count", "sum"))]
+    merge = [{"kind": "merge", "locations": [f"{TARGET}-0"], "sum": columns}]
+    ground.apply(spec_of(location, transform=merge, waive=["paths-stay"]), "merge")
+    before, after = entries_at(ground, location), entries_at(ground, TARGET)
+    assert before.keys() == after.keys()
+    for place in before:
+        one, both = decode_row(before[place], value), decode_row(after[place], value)
+        for name, single, double in zip(value.names, one, both, strict=True):
+            assert double == (single if name not in columns or single is None else 2 * single)
+
+
+@pytest.mark.parametrize(
+    ("other", "change", "message"),
+    [
+        ("window-rocksdb", {}, "has spark.sql.streaming.stateStore.providerClass ="),
+        ("dedup-zstd", {}, "has other operators than"),
+        (None, {"sum": ["nothing"]}, "no state has columns nothing that can be added"),
+        ("nothing-there", {}, "is no checkpoint with a committed batch (empty)"),
+    ],
+    ids=["another provider", "another query", "nothing to add", "nothing there"],
+)
+def test_checkpoints_that_are_not_alike_are_not_merged(
+    tmp_path: Path, other: str | None, change: dict[str, Any], message: str
+) -> None:
+    ground = Ground(tmp_path)
+    cases = {case.name: case for case in STATEFUL}
+    location = source_of(ground, cases["window-hdfs"])
+    there = f"{TARGET}-0"
+    if other in cases:
+        there = source_of(ground, cases[other])
+    elif other is None:
+        ground.apply(spec_of(location, there, mode="fork", waive=["paths-stay"]), "fork")
+    merge = [{"kind": "merge", "locations": [there], **change}]
+    proposal = ground.propose(spec_of(location, transform=merge, waive=["paths-stay"]))
+    assert any(message in finding.message for finding in proposal.refusals), proposal.refusals

@@ -1,0 +1,103 @@
+"""`transform` of a job: every kind is read whatever its spelling, and every misfit has its complaint."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from stateshift.errors import SpecError
+from stateshift.spec import parse_spec, spec_schema
+from stateshift.spec.keys import TRANSFORMS
+
+VALIDATOR = jsonschema.Draft202012Validator(spec_schema())
+
+GOOD = [
+    {"kind": "rewind", "batch": 0},
+    {"kind": "compact"},
+    {"kind": "repartition", "partitions": 17},
+    {"kind": "convert", "provider": "rocksdb", "codec": "zstd", "checkpoint_format": "v1"},
+    {"kind": "rename", "operators": {"0": "1", "1": "0"}, "sources": {"0": "orders"}},
+    {"kind": "drop", "operators": ["1"], "sources": ["2"]},
+    {"kind": "split", "by": 4, "part": 0},
+    {"kind": "split", "column": "country", "values": ["de", "fr", "", None]},
+    {"kind": "merge", "locations": ["file:///there"], "sum": ["count"]},
+]
+
+
+def spec(changes: Any, **job: Any) -> dict[str, Any]:
+    ends = {"checkpoint_location": "/here", "remote_location": "/new"}
+    return {"version": 1, "jobs": [{"name": "orders", **ends, "transform": changes, **job}]}
+
+
+def refused(changes: Any, **job: Any) -> list[tuple[str, str]]:
+    with pytest.raises(SpecError) as caught:
+        parse_spec(json.dumps(spec(changes, **job)))
+    return [(complaint.pointer, complaint.message) for complaint in caught.value.complaints]
+
+
+@pytest.mark.parametrize("change", GOOD, ids=json.dumps)
+def test_a_change_is_read_as_it_is_written(change: dict[str, Any]) -> None:
+    VALIDATOR.validate(spec([change]))
+    assert parse_spec(json.dumps(spec([change]))).jobs[0].transform == (change,)
+
+
+def test_there_is_an_example_of_every_kind() -> None:
+    assert {change["kind"] for change in GOOD} == set(TRANSFORMS)
+
+
+def test_keys_kinds_and_numbers_may_be_spelled_loosely() -> None:
+    changes = [{"Kind": "Rewind", "Batch": "41"}, {"KIND": "convert", "checkpointFormat": "V1", "codec": "LZ4"}]
+    VALIDATOR.validate(spec(changes))
+    assert parse_spec(json.dumps(spec(changes))).jobs[0].transform == (
+        {"kind": "rewind", "batch": 41},
+        {"kind": "convert", "codec": "lz4", "checkpoint_format": "v1"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "pointer", "message"),
+    [
+        ({"kind": "shrink"}, "/jobs/0/transform/0/kind", '"shrink" is not one of'),
+        ({"batch": 3}, "/jobs/0/transform/0", "'kind' is missing"),
+        ("compact", "/jobs/0/transform/0", '"compact" is not an object'),
+        ({"kind": "rewind"}, "/jobs/0/transform/0", "'batch' is missing"),
+        ({"kind": "rewind", "batch": -1}, "/jobs/0/transform/0/batch", "-1 is not an integer from 0 on"),
+        ({"kind": "repartition", "partitions": 0}, "/jobs/0/transform/0/partitions", "0 is not an integer of at least"),
+        ({"kind": "compact", "batch": 1}, "/jobs/0/transform/0/batch", "unknown key 'batch'"),
+        ({"kind": "convert"}, "/jobs/0/transform/0", "nothing is asked for"),
+        ({"kind": "convert", "codec": "gzip"}, "/jobs/0/transform/0/codec", '"gzip" is not one of'),
+        ({"kind": "rename", "operators": {"0": "2", "1": "2"}}, "/jobs/0/transform/0/operators/1", "name of two"),
+        ({"kind": "split", "by": 2}, "/jobs/0/transform/0", "'part' is missing"),
+        ({"kind": "split"}, "/jobs/0/transform/0", "a split by shards or by a column"),
+        ({"kind": "split", "by": 2, "part": 2}, "/jobs/0/transform/0/part", "there is no part 2 of 2"),
+        ({"kind": "merge"}, "/jobs/0/transform/0", "'locations' is missing"),
+    ],
+    ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
+)  # fmt: skip
+def test_what_does_not_fit_has_its_complaint(change: Any, pointer: str, message: str) -> None:
+    found = refused([change])
+    assert [where for where, _ in found] == [pointer]
+    assert message in found[0][1]
+
+
+@pytest.mark.parametrize(
+    ("values", "read"), [("a, b", ["a", "b"]), ([1, True, "x"], ["1", "true", "x"])], ids=["text", "list"]
+)
+def test_the_values_of_a_column_are_texts(values: Any, read: list[str]) -> None:
+    changes = [{"kind": "split", "column": "c", "values": values}]
+    VALIDATOR.validate(spec(changes))
+    assert parse_spec(json.dumps(spec(changes))).jobs[0].transform[0]["values"] == read
+    assert refused([{"kind": "split", "column": "c", "values": [1.5]}])[0][0] == "/jobs/0/transform/0/values/0"
+
+
+def test_a_kind_stands_once() -> None:
+    assert refused([{"kind": "compact"}, {"kind": "compact"}]) == [("/jobs/0/transform/1", "a second 'compact'")]
+
+
+def test_a_change_needs_a_place_of_its_own() -> None:
+    assert refused([{"kind": "compact"}], remote_location=None) == [
+        ("/jobs/0/transform", "a transform without 'remote_location'")
+    ]
