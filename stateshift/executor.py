@@ -13,6 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from stateshift.errors import StateshiftError
+from stateshift.formats.marks import FOLDER
 from stateshift.journal import (
     Journal,
     PlanFinished,
@@ -118,19 +119,25 @@ def roll_back(number: int, plan: Plan, world: World, journal: Journal) -> None:
             journal.append(StepUndone(world.clock.now(), number, step.name, tuple(remaining)))
             world.meter.done(step.files, 0)
     if not journal.progress.plans[number].undone:
-        left = _swept(plan, journal.progress.plans[number], world)
+        left = _swept(plan, journal.progress.plans[number], world, journal.progress.discard)
         journal.append(PlanUndone(world.clock.now(), number, tuple(left)))
 
 
-def _swept(plan: Plan, done: PlanProgress, world: World) -> list[str]:
+def _swept(plan: Plan, done: PlanProgress, world: World, discard: bool) -> list[str]:
     """Empty directories and temporary files of ours go from the places that the plan's steps wrote to; files that
-    somebody else wrote there stay, and are named. Only while the lock on them is still ours."""
+    somebody else wrote there stay, and are named. Only while the lock on them is still ours. With `discard` what is
+    left in the target goes, too: it was empty before the run, so that only the job itself can have written it."""
     begun = {step.target for step in plan if isinstance(step, WRITERS) and step.name in done.steps}
     left = []
     for place in sorted(begun - {plan.source}):
         storage = world.storage(place)
+        if discard and place == plan.target:
+            for file in list(storage.list()):
+                storage.remove(file.path)
         storage.prune()
         remaining = sorted(file.path for file in storage.list())
         if remaining:
             left.append(f"{place}: {len(remaining)} files that this run did not write ({remaining[0]} …)")
+    if plan.source in begun:
+        world.storage(plan.source).prune(FOLDER)
     return left

@@ -16,27 +16,37 @@ from stateshift.storage.protocol import Storage
 def take(parent: Storage, name: str, run: str, workdir: str, host: str) -> None:
     """Take the lock for `run`; taking it twice is fine. `parent` is opened one above the target."""
     path = name + LOCK_SUFFIX
-    content = json.dumps({"run": run, "workdir": workdir, "host": host}).encode()
+    holder = _holder(parent, path)  # looked at first: a full disk must not keep us from what is ours already
+    if holder is not None and holder.get("run") == run:
+        return
     try:
-        parent.create(path, content)
+        parent.create(path, json.dumps({"run": run, "workdir": workdir, "host": host}).encode())
     except AlreadyThere as error:
         holder = _holder(parent, path)
         if holder is None:  # let go of in the meantime
-            return take(parent, name, run, workdir, host)
-        if holder.get("run") == run:
-            return None
-        here = parent.location.rstrip("/")
-        where, by_hand = holder.get("workdir"), f"look at the target first, then remove {here}/{path}"
-        if where is None:
-            raise JournalError(f"the target {here}/{name} is held, and its lock does not say by whom",
-                               hint=by_hand) from error  # fmt: skip
-        raise JournalError(
-            f"the target {here}/{name} is held by run {holder.get('run', '?')} (workdir {where} on "
-            f"{holder.get('host', '?')})",
-            hint=f"stateshift resume {quote(where)}, or stateshift rollback {quote(where)}; if that workdir is lost, "
-            + by_hand,
-        ) from error
-    return None
+            take(parent, name, run, workdir, host)
+        elif holder.get("run") != run:
+            raise _held(parent, name, holder) from error
+
+
+def refuse_held(parent: Storage, name: str) -> None:
+    """Refuse to plan for a target that a run still works on: what is there now is not what will be."""
+    holder = _holder(parent, name + LOCK_SUFFIX)
+    if holder is not None:
+        raise _held(parent, name, holder)
+
+
+def _held(parent: Storage, name: str, holder: dict[str, str]) -> JournalError:
+    here, where = parent.location.rstrip("/"), holder.get("workdir")
+    by_hand = f"look at the target first, then remove {here}/{name}{LOCK_SUFFIX}"
+    if where is None:
+        return JournalError(f"the target {here}/{name} is held, and its lock does not say by whom", hint=by_hand)
+    run, host = holder.get("run", "?"), holder.get("host", "?")
+    return JournalError(
+        f"the target {here}/{name} is held by run {run} (workdir {where} on {host})",
+        hint=f"stateshift status {quote(where)} tells whether it is at work; else stateshift resume {quote(where)}, or "
+        f"stateshift rollback {quote(where)}; if that workdir is lost, {by_hand}",
+    )
 
 
 def refuse_source(parent: Storage, name: str, run: str) -> None:

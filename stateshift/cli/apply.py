@@ -52,12 +52,12 @@ def command(
     from stateshift.cli.work import carry_out, confirm
     from stateshift.workdir import Workdir
 
-    terminal, again = Terminal.of(context, json, verbose), f"stateshift apply {shlex.quote(spec)}"
+    terminal = Terminal.of(context, json, verbose)
     asked = request.read(spec)
     saved = isinstance(asked, migration.Proposal)
     wanted = request.overridden(asked.spec if isinstance(asked, migration.Proposal) else asked, parallel, throttle)
     if not yes and not terminal.someone_there:
-        confirm(terminal, "", yes, again)  # before the reading, which may take a while
+        confirm(terminal, "", yes)  # before the reading, which may take a while
     names = [one.name for one in migration.jobs_of(wanted, job)]
     run = run_name(names, time.time(), os.urandom(2))
     place = Workdir(workdir or os.path.join(workdirs, run))
@@ -69,7 +69,7 @@ def command(
     shown = _only(proposed, job) if saved else proposed
     terminal.talk(render_plan.brief(shown) if yes and not verbose else render_plan.proposal(shown, verbose))
     _refuse_refused(proposed)
-    confirm(terminal, "carry this out?", yes, again)
+    confirm(terminal, "carry this out?", yes)
     return carry_out(terminal, place, lambda doors: migration.apply(proposed, run, place, doors, job))
 
 
@@ -103,10 +103,17 @@ def _refuse_refused(proposed: Proposal) -> None:
 
 
 def _refuse_another(place: Workdir) -> None:
+    """A workdir is one run's. One that is over leaves nothing to be resumed."""
+    from stateshift import migration
     from stateshift.errors import JournalError
 
-    if place.exists:
-        raise JournalError(
-            f"{place.path} is the workdir of a run already",
-            hint=f"stateshift resume {shlex.quote(str(place.path))}; or give another --workdir",
-        )
+    if not place.exists:
+        return
+    state = migration.progress_of(place).state
+    path, another = str(place.path), "give another --workdir, or none"
+    if state in ("finished", "rolled-back"):
+        over = "is finished" if state == "finished" else "was rolled back"
+        raise JournalError(f"{path} is the workdir of a run that {over}", hint=another)
+    raise JournalError(
+        f"{path} is the workdir of a run already", hint=f"stateshift resume {shlex.quote(path)}; or {another}"
+    )

@@ -166,6 +166,9 @@ def judgement(found: Judgement) -> dict[str, Any]:
         "epoch": found.epoch,
         "epochs": list(found.epochs),
         "findings": [finding(f) for f in found.findings],
+        "images": [
+            {"path": i.path, "name": i.name, "epoch": i.epoch, "epochs": list(i.epochs)} for i in found.images
+        ],
     }
 
 

@@ -66,7 +66,7 @@ def enter(argv: Sequence[str] | None, doors: Doors | None) -> int | None:
     # costs a fifth of an inspection.
     gc.set_threshold(50_000, 20, 20)
     arguments = list(sys.argv[1:] if argv is None else argv)
-    terminal = Terminal(doors, json="--json" in arguments)
+    terminal = Terminal(doors, json="--json" in arguments, arguments=tuple(arguments))
     try:
         with _sigterm_is_ctrl_c():
             answer = _app()(

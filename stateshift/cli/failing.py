@@ -16,7 +16,7 @@ from typing import Any
 from stateshift.cli import as_json
 from stateshift.cli.terminal import Terminal
 from stateshift.cli.text import Block, Line
-from stateshift.errors import Complaint, Interrupted, SpecError, StateshiftError, StorageError
+from stateshift.errors import Complaint, Interrupted, PlanError, SpecError, StateshiftError, StorageError
 from stateshift.storage.locations import redact
 
 LONGEST = 80
@@ -28,9 +28,19 @@ def tell(caught: BaseException, terminal: Terminal, document: dict[str, Any] | N
     if error is None:
         error = _bug(caught)
     if terminal.json:
-        terminal.document(document or as_json.error(error))
+        _document(terminal, document or as_json.error(error))
     terminal.talk(described(error))
     return error.exit_code
+
+
+def _document(terminal: Terminal, document: dict[str, Any]) -> None:
+    """The error's document; where stdout itself is what failed (a full disk), stderr and the exit code have to do."""
+    try:
+        terminal.document(document)
+    except BrokenPipeError:
+        raise
+    except OSError:
+        return
 
 
 def ours(caught: BaseException) -> StateshiftError | None:
@@ -50,24 +60,39 @@ def ours(caught: BaseException) -> StateshiftError | None:
 def described(error: StateshiftError) -> Iterator[Block]:
     """The error as it is shown on stderr."""
     if isinstance(error, SpecError) and len(error.complaints) > 1:
-        yield Line(f"error: the request is not valid, for {len(error.complaints)} reasons", "bad")
+        yield Line(f"error: {_file(error)}the request is not valid, for {len(error.complaints)} reasons", "bad")
         yield from (Line(_complaint(complaint), indent=2) for complaint in error.complaints)
     elif isinstance(error, SpecError) and error.complaints:
-        yield Line(f"error: {_complaint(error.complaints[0])}", "bad")
+        yield Line(f"error: {_file(error)}{_complaint(error.complaints[0], bool(_file(error)))}", "bad")
     else:
-        yield Line(f"error: {redact(str(error))}", "bad")
+        yield Line(f"error: {_file(error)}{redact(str(error))}", "bad")
     if error.where.get("step"):
         yield Line(f"step: {error.where['step']}", "dim")
     if error.hint:
         yield Line(f"hint: {redact(error.hint)}")
 
 
-def _complaint(complaint: Complaint) -> str:
-    """`pointer: message (found …, expected …)`."""
-    found = "" if complaint.found is None else f"found {_short(complaint.found)}"
-    expected = f"expected {complaint.expected}" if complaint.expected else ""
+def _file(error: StateshiftError) -> str:
+    """`orders.json: ` where a spec or a saved plan is wrong; a FormatError says its path itself."""
+    path = error.where.get("path") if isinstance(error, SpecError | PlanError) else None
+    return f"{redact(str(path))}: " if path else ""
+
+
+def _complaint(complaint: Complaint, in_file: bool = False) -> str:
+    """`pointer: message (found …, expected …)`. What the message says already is not said again."""
+    unsaid = complaint.found is not None and f"{complaint.found!r}" not in complaint.message
+    found = f"found {_short(complaint.found)}" if unsaid else ""
+    expected = f"expected {complaint.expected}" if complaint.expected and not _pointed_out(complaint) else ""
     both = ", ".join(part for part in (found, expected) if part)
-    return redact(f"{complaint.pointer or '/'}: {complaint.message}" + (f" ({both})" if both else ""))
+    pointer = complaint.pointer or ("" if in_file else "/")
+    return redact((f"{pointer}: " if pointer else "") + complaint.message + (f" ({both})" if both else ""))
+
+
+def _pointed_out(complaint: Complaint) -> bool:
+    """Whether the message names the way out: the key that was meant, instead of all thirty that there are."""
+    message = complaint.message
+    unknown = message.startswith("unknown key ") and (", did you mean " in message or ", which belongs " in message)
+    return unknown or (complaint.expected or "") in message
 
 
 def _short(value: Any) -> str:

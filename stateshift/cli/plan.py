@@ -43,6 +43,8 @@ def command(
     from stateshift.workdir import Workdir
 
     terminal = Terminal.of(context, json, verbose)
+    if output is not None:
+        _refuse_output(spec, output)  # before the reading, which may take a while
     asked = request.read(spec)
     if not isinstance(asked, Proposal):
         asked = request.overridden(asked, parallel, throttle)
@@ -56,6 +58,30 @@ def command(
         again = f"carry it out with: stateshift apply {shlex.quote(output)}"
         terminal.say(f"saved; {'it is refused as it stands' if asked.refusals else again}")
     return PlanError.exit_code if asked.refusals else None
+
+
+def _refuse_output(spec: str, output: str) -> None:
+    """The plan goes to a file of its own, in a directory that is there."""
+    from stateshift.errors import Complaint, SpecError, StorageError
+
+    if _same(spec, output):
+        stem = os.path.splitext(output)[0]
+        other = f"{stem}.plan" if not _same(spec, f"{stem}.plan") else f"{stem}-2.plan"
+        raise SpecError(
+            (Complaint("-o", f"{output} is the file that is read: the plan would take its place"),),
+            hint=f"give it another name: -o {shlex.quote(other)}",
+        )
+    folder = os.path.dirname(output)
+    if folder and not os.path.isdir(folder):
+        raise StorageError(f"-o {output}: the directory {folder} is not there", location=output,
+                           hint=f"mkdir -p {shlex.quote(folder)}")  # fmt: skip
+
+
+def _same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _save(proposed: Proposal, path: str) -> None:

@@ -104,7 +104,7 @@ class Lines:
             self._end()
             self._tally = Tally(job, name, files, bytes, self._now())
             self._last = self._tally.began
-            what = ", ".join(filter(None, (many(files, "file") if files else "", size(bytes) if bytes else "")))
+            what = _counted(files, bytes)
             self._write(f"{job}: {name}" + (f" ({what})" if what else ""))
 
     def step(self, name: str, description: str) -> None:
@@ -135,9 +135,14 @@ class Lines:
             return
         took = self._now() - self._tally.began
         if took >= SECONDS_BETWEEN_LINES:
-            done = f"{many(self._tally.files_done, 'file')}, {size(self._tally.bytes_done)} in "
-            self._write(f"{self._tally.job}: {self._tally.phase} took {done}{span(took)}")
+            done = _counted(self._tally.files_done, self._tally.bytes_done)
+            self._write(f"{self._tally.job}: {self._tally.phase} took " + (f"{done} in " if done else "") + span(took))
         self._tally = None
+
+
+def _counted(files: int, bytes: int) -> str:
+    """`3 files, 1.5 MiB`: what there is none of is left out."""
+    return ", ".join(filter(None, (many(files, "file") if files else "", size(bytes) if bytes else "")))
 
 
 class Bar:

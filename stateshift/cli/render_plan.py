@@ -22,7 +22,7 @@ def proposal(proposed: Proposal, verbose: bool = False) -> Iterator[Block]:
     for number_, plan in enumerate(proposed.plans):
         if number_:
             yield Gap()
-        yield from one_plan(plan, verbose)
+        yield from one_plan(plan, verbose, is_fork(plan, proposed.plans))
     yield from section("Findings", *findings(_findings(proposed.plans)))
     yield Gap()
     yield pairs(*_summary(proposed), indent=0)
@@ -32,18 +32,29 @@ def brief(proposed: Proposal) -> Iterator[Block]:
     """For who has said yes already: a line a plan, and what should have stopped them."""
     for plan in proposed.plans:
         phases = ", ".join(phase.name for phase in plan.phases) or "nothing"
-        yield Line(f"{_title(plan)}: {phases} ({many(plan.files, 'file')}, {size(plan.bytes)})", "strong")
+        title = _title(plan, is_fork(plan, proposed.plans))
+        yield Line(f"{title}: {phases} ({many(plan.files, 'file')}, {size(plan.bytes)})", "strong")
     loud = [finding for finding in _findings(proposed.plans) if finding.level != "note"]
     yield from findings(loud)
 
 
-def one_plan(plan: Plan, verbose: bool = False) -> Iterator[Block]:
-    yield Line(_title(plan), "strong")
+def is_fork(plan: Plan, plans: Iterable[Plan]) -> bool:
+    """Only a fork's plan is provisional although nothing stops its job first."""
+    halted = any(other.purpose == "halt" and other.job == plan.job for other in plans)
+    return plan.purpose == "move" and plan.provisional and not halted
+
+
+def one_plan(plan: Plan, verbose: bool = False, fork: bool = False) -> Iterator[Block]:
+    yield Line(_title(plan, fork), "strong")
     if plan.source != plan.target:
         yield pairs(("source", redact(plan.source)), ("target", redact(plan.target)))
     else:
         yield pairs(("stays at", redact(plan.source)))
-    if plan.provisional:
+    if fork:
+        yield Line(
+            "the source may run on: what is copied is its newest committed batch at that time", "warn", indent=2
+        )
+    elif plan.provisional:
         yield Line(
             "provisional: the job runs. This is what would move now; it is planned again once the job has stopped,",
             "warn", indent=2,
@@ -58,9 +69,10 @@ def one_plan(plan: Plan, verbose: bool = False) -> Iterator[Block]:
         yield Line("no steps: the findings say why" if plan.refusals else "no steps: there is nothing to do", indent=2)
 
 
-def _title(plan: Plan) -> str:
+def _title(plan: Plan, fork: bool) -> str:
     at = f" at epoch {plan.epoch}" if plan.epoch is not None else ""
-    does = {"halt": "stop the job", "start": "start the job", "move": f"move its image{at}"}
+    move = "copy its image to a fork" if fork else "move its image"
+    does = {"halt": "stop the job", "start": "start the job", "move": f"{move}{at}"}
     return f"{plan.job}: {does[plan.purpose]}"
 
 

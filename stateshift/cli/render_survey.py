@@ -13,7 +13,7 @@ from stateshift.cli.units import many, number, ranges, share, size
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
-    from stateshift.look import Judgement, Look, ShownEntry
+    from stateshift.look import JudgedImage, Judgement, Look, ShownEntry
     from stateshift.survey import EmbeddedPath, Image, Operator, Survey
 
 ENGINES = {"spark": "Spark", "flink": "Flink"}
@@ -49,7 +49,7 @@ def survey(found: Survey, verbose: bool = False) -> Iterator[Block]:
 def _image_facts(image: Image) -> Iterator[tuple[str, str | Cell]]:
     yield "query id", image.identity or "none"
     yield "epoch", epoch_of(image)
-    yield "restart from", epochs_of(image.epochs)
+    yield "restart from", epochs_of(image)
     if image.written_by:
         yield "written by", f"Spark {image.written_by}"
     if image.fence:
@@ -87,13 +87,16 @@ def epoch_of(image: Image) -> str:
     return f"{image.epoch} committed"
 
 
-def epochs_of(epochs: tuple[int, ...]) -> str | Cell:
-    return ranges(epochs) if epochs else Cell("none: see the findings", "bad")
+def epochs_of(image: Image) -> str | Cell:
+    if image.epochs:
+        return ranges(image.epochs)
+    # Without a committed batch there may be no finding that says why.
+    return Cell("nothing is committed yet", "warn") if image.epoch is None else Cell("none: see the findings", "bad")
 
 
 def _images(images: tuple[Image, ...]) -> Table:
     rows = [
-        (i.path or ".", i.name or "", i.identity or "", epoch_of(i), epochs_of(i.epochs), i.fence or "") for i in images
+        (i.path or ".", i.name or "", i.identity or "", epoch_of(i), epochs_of(i), i.fence or "") for i in images
     ]
     heads = ("directory", "operator's name", "query id", "epoch", "restart from", "fenced by")
     return _without_empty(Table(heads, tuple(rows)))
@@ -192,9 +195,25 @@ def judgement(found: Judgement, location: str) -> Iterator[Block]:
         yield Line(f"a job can restart{at}: {redact(location)}", "good")
     else:
         yield Line(f"a job cannot restart: {redact(location)}", "bad")
-    if found.epochs:
+    if len(found.images) > 1:
+        yield _judged(found.images)
+    elif found.epochs:
         yield pairs(("restart from", ranges(found.epochs)))
     yield from section("Findings", *findings(found.findings))
+
+
+def _judged(images: Iterable[JudgedImage]) -> Table:
+    """A line for each query of a workflow: they have no epoch in common."""
+    rows = tuple(
+        (
+            image.path or ".",
+            image.name or "",
+            "none committed yet" if image.epoch is None else f"{image.epoch} committed",
+            ranges(image.epochs) if image.epochs else Cell("none", "bad"),
+        )
+        for image in images
+    )
+    return _without_empty(Table(("directory", "operator's name", "epoch", "restart from"), rows))
 
 
 def _without_empty(table: Table) -> Table:

@@ -7,13 +7,21 @@ import os
 from dataclasses import replace
 
 from stateshift.cli.units import rate
-from stateshift.errors import Complaint, SpecError
+from stateshift.errors import Complaint, PlanError, SpecError
 from stateshift.migration import Proposal, decode_proposal
 from stateshift.spec import Spec, parse_spec
 
 
 def read(path: str) -> Spec | Proposal:
-    """A saved plan says so in its first key; anything else is read as a spec."""
+    """A saved plan says so in its first key; anything else is read as a spec. What is wrong with it names the file."""
+    try:
+        return _read(path)
+    except (SpecError, PlanError) as error:
+        error.where["path"] = path
+        raise
+
+
+def _read(path: str) -> Spec | Proposal:
     text = _text(path)
     try:
         plain = json.loads(text)
@@ -36,13 +44,13 @@ def _text(path: str) -> str:
         with open(path, encoding="utf-8-sig") as file:
             return file.read()
     except UnicodeDecodeError as error:
-        raise SpecError((Complaint(path, f"not UTF-8 text (at byte {error.start})"),)) from error
+        raise SpecError((Complaint("", f"not UTF-8 text (at byte {error.start})"),)) from error
     except IsADirectoryError:
         raise SpecError(
-            (Complaint(path, "a directory, and not a spec"),), hint=f"a run is taken up by: stateshift resume {path}"
+            (Complaint("", "a directory, and not a spec"),), hint=f"a run is taken up by: stateshift resume {path}"
         ) from None
     except OSError as error:
         raise SpecError(
-            (Complaint(path, f"cannot be read: {error.strerror}"),),
+            (Complaint("", f"cannot be read: {error.strerror}"),),
             hint="name a spec (stateshift schema tells what it holds) or a saved plan",
         ) from error

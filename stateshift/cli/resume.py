@@ -23,4 +23,7 @@ def command(context: typer.Context, workdir: WorkdirOf, json: Json = False, verb
 
     place = Workdir(workdir)
     place.require()
-    return carry_out(Terminal.of(context, json, verbose), place, lambda doors: migration.resume(place, doors))
+    terminal, state = Terminal.of(context, json, verbose), migration.progress_of(place).state
+    if state in ("finished", "rolled-back"):
+        terminal.say(f"nothing is left to do: the run {'is finished' if state == 'finished' else 'was rolled back'}")
+    return carry_out(terminal, place, lambda doors: migration.resume(place, doors))

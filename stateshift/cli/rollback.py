@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stateshift.cli.options import Json, Verbose, WorkdirOf, Yes, epilog
 from stateshift.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from stateshift.migration import Doors
+    from stateshift.report import Report
+    from stateshift.workdir import Workdir
 
 EPILOG = epilog(
     "stateshift rollback .stateshift/20260301-120000-orders-1f3a", 2, 4, 5, 6, 7, 8, 130,
@@ -37,8 +42,21 @@ def command(
     terminal, place = Terminal.of(context, json, verbose), Workdir(workdir)
     told = migration.status(place)
     if told.state != "rolled-back":
-        flag = " --discard-progress" if discard_progress else ""
         if terminal.someone_there and not yes:
             terminal.talk(render_run.report(told, workdir, place.held))
-        confirm(terminal, "take this back?", yes, render_run.command("rollback", workdir) + flag)
-    return carry_out(terminal, place, lambda doors: migration.rollback(place, doors, discard_progress))
+        confirm(terminal, "take this back?", yes)
+    return carry_out(terminal, place, lambda doors: _back(terminal, place, doors, discard_progress))
+
+
+def _back(terminal: Terminal, place: Workdir, doors: Doors, discard_progress: bool) -> Report:
+    """The rollback. Where it asks for `--discard-progress`, its hint keeps what else was said on this command line."""
+    from stateshift import migration
+    from stateshift.errors import PlanError
+
+    try:
+        return migration.rollback(place, doors, discard_progress)
+    except PlanError as error:
+        if error.hint and error.hint.endswith(" --discard-progress"):
+            words = error.hint.split("stateshift rollback ")[0]
+            error.hint = words + terminal.again("--discard-progress")
+        raise

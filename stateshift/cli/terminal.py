@@ -28,6 +28,7 @@ class Terminal:
     json: bool = False
     verbose: bool = False
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    arguments: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, context: Any, json: bool, verbose: bool = False) -> Terminal:
@@ -35,6 +36,15 @@ class Terminal:
         terminal: Terminal = context.obj
         terminal.json, terminal.verbose = json, verbose
         return terminal
+
+    def again(self, *more: str) -> str:
+        """The command as it was given, and `more` flags that it has not; to be pasted."""
+        import shlex
+
+        ours = list(self.arguments)
+        end = ours.index("--") if "--" in ours else len(ours)  # behind it everything is an argument
+        ours[end:end] = [flag for flag in more if flag not in ours[:end]]
+        return shlex.join(["stateshift", *ours])
 
     # -- speaking
 

@@ -63,8 +63,12 @@ def constants(profile: str) -> tuple[int, int, int, bool]:
 
 def described(names: list[str], profile: tuple[int, int, int, bool]) -> list[dict[str, Any]]:
     """A row for each name."""
+    from stateshift.errors import Complaint, SpecError
     from stateshift.formats import uid
 
+    if not all(name.strip() for name in names):
+        raise SpecError((Complaint("NAME", "a name is empty; every operator has one"),),
+                        hint="stateshift uid 'Aggregate (5)'")  # fmt: skip
     rows = []
     for name in names:
         directory = uid.directory_name(name, *profile)

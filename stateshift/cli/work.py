@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 def carry_out(terminal: Terminal, workdir: Workdir, work: Callable[[Doors], Report]) -> int:
     """Do the work and tell how it went; the exit code."""
     path, stop = str(workdir.path), threading.Event()
-    terminal.talk(render_run.resume_commands(path))
+    if not workdir.held:  # else we are refused, and there is nothing of ours to be interrupted
+        terminal.talk(render_run.resume_commands(path))
     try:
         with watching(terminal) as meter, stoppable(stop, path):
             told = work(terminal.doors(meter, stop))
@@ -86,13 +87,14 @@ def stoppable(stop: threading.Event, workdir: str) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def confirm(terminal: Terminal, question: str, yes: bool, command: str) -> None:
+def confirm(terminal: Terminal, question: str, yes: bool) -> None:
     """Go on only if somebody said so: here, or by --yes."""
     if yes:
         return
     if not terminal.someone_there:
         raise SpecError(
-            (Complaint("--yes", "needed where nobody can be asked (this is no terminal)"),), hint=f"{command} --yes"
+            (Complaint("--yes", "needed where nobody can be asked (this is no terminal)"),),
+            hint=terminal.again("--yes"),
         )
     import typer
 

@@ -73,6 +73,7 @@ class Progress:
     locks: tuple[str, ...] = ()
     plans: tuple[PlanProgress, ...] = ()
     failure: RunFailed | None = None
+    discard: bool = False
     records: int = 0
 
     @property
@@ -136,7 +137,7 @@ def advance(progress: Progress, record: Record) -> Progress:
             return replace(after, state="finished")
         case RollbackStarted():
             _expect(progress.state not in ("new", "rolled-back"), progress, record)
-            return replace(after, state="rolling-back", failure=None)
+            return replace(after, state="rolling-back", failure=None, discard=record.discard)
         case RunRolledBack():
             _expect(progress.state == "rolling-back", progress, record)
             return replace(after, state="rolled-back")

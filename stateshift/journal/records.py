@@ -119,6 +119,7 @@ class RunFinished:
 class RollbackStarted:
     kind: ClassVar[str] = "rollback-started"
     at: float
+    discard: bool = False  # what the job itself wrote to the target goes, too
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stateshift.look.differing import Difference, Differences, diff
     from stateshift.look.exporting import Export, export, save
     from stateshift.look.inspecting import Look, ShownEntry, entries, inspect
-    from stateshift.look.judging import Judgement, restartable
+    from stateshift.look.judging import JudgedImage, Judgement, restartable
     from stateshift.look.selecting import Wanted
     from stateshift.storage.opening import open_patiently
 
@@ -27,6 +27,7 @@ __all__ = [
     "Difference",
     "Differences",
     "Export",
+    "JudgedImage",
     "Judgement",
     "Look",
     "ShownEntry",
@@ -44,7 +45,7 @@ _HOMES = {
     "differing": ("Difference", "Differences", "diff"),
     "exporting": ("Export", "export", "save"),
     "inspecting": ("Look", "ShownEntry", "entries", "inspect"),
-    "judging": ("Judgement", "restartable"),
+    "judging": ("JudgedImage", "Judgement", "restartable"),
     "selecting": ("Wanted",),
 }
 

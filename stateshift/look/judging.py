@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
 
 from stateshift.engines.registry import ENGINES
@@ -11,17 +11,29 @@ from stateshift.engines.spark import deep
 from stateshift.engines.spark.findings import taking_back
 from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Finding, Image
+from stateshift.survey import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedImage:
+    """One query's image: where below the location it lies, its newest epoch, and those a job could restart from."""
+
+    path: str
+    name: str | None
+    epoch: int | None
+    epochs: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Whether a job could restart, from which epoch, and everything that was found on the way."""
+    """Whether a job could restart, from which epoch, and everything that was found on the way. `epoch` and `epochs`
+    are those of a single query; each query of a workflow has its own, in `images`."""
 
     restartable: bool
     epoch: int | None
     epochs: tuple[int, ...]
     findings: tuple[Finding, ...]
+    images: tuple[JudgedImage, ...] = ()
 
 
 def restartable(
@@ -36,23 +48,27 @@ def restartable(
                         hint=f"stateshift inspect {quote(location)}")  # fmt: skip
         return Judgement(False, None, (), (found,))
     findings = [*survey.findings, *(finding for image in survey.images for finding in image.findings)]
-    epochs = _epochs(survey.images)
+    judged = []
     for image in survey.images:
         if image.fence is not None:
             findings.append(Finding("refuse", f"{image.path or location} is fenced by run {image.fence}: a job that "
                                     "starts here fails", hint=taking_back(image.fence)))  # fmt: skip
         if image.epoch is None:
             findings.append(Finding("refuse", f"{image.path or location} has not committed a batch"))
+        epochs = image.epochs
         if thorough:
             found_deep = tuple(deep.findings(storage, survey, image))
             findings += found_deep
             if epochs and any(finding.level == "refuse" for finding in (*image.findings, *found_deep)):
                 epochs = deep.works(storage, image, found_deep)
+        judged.append(JudgedImage(image.path, image.name, image.epoch, epochs))
     whole = all(i.epoch is not None and i.epoch in i.epochs for i in survey.images)
     refused = any(finding.level == "refuse" for finding in findings)
-    return Judgement(whole and not refused, survey.epoch, epochs, tuple(findings))
+    epochs = judged[0].epochs if len(judged) == 1 else ()  # a workflow has none in common
+    told = tuple(_without_this_command(finding) for finding in findings)
+    return Judgement(whole and not refused, survey.epoch, epochs, told, tuple(judged))
 
 
-def _epochs(images: tuple[Image, ...]) -> tuple[int, ...]:
-    """The epochs of a single query; a workflow has none in common."""
-    return images[0].epochs if len(images) == 1 else ()
+def _without_this_command(finding: Finding) -> Finding:
+    """To verify is a good hint in a plan; here it was just done."""
+    return replace(finding, hint=None) if (finding.hint or "").startswith("stateshift verify") else finding

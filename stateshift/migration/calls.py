@@ -74,7 +74,7 @@ def rollback(workdir: Workdir, doors: Doors, discard_progress: bool = False) -> 
         run.refuse_to_take_from_another_job()
         if not discard_progress:
             run.refuse_to_lose_progress()
-        journal.append(RollbackStarted(doors.clock.now()))
+        journal.append(RollbackStarted(doors.clock.now(), discard_progress))
         return run.back()
 
 
@@ -105,6 +105,8 @@ def verify(workdir: Workdir, doors: Doors) -> Verdict:
     world = world_of(proposal_of(workdir).spec, progress.run, workdir, doors)
     broken: list[executor.Broken] = []
     notes: list[str] = []
+    if progress.state != "finished":
+        notes.append(f"the run is {progress.state}: only what it has done so far, and not taken back, was asked")
     for adopted in progress.plans:
         plan = workdir.read_plan(adopted.plan, adopted.fingerprint)
         gone_on = any(s.phase == "confirm" and s.state == "finished" for s in adopted.steps.values())

@@ -5,18 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stateshift import __version__, plain
+from stateshift import __version__, lock, plain
 from stateshift.clusters.opening import check_submit
-from stateshift.clusters.protocol import StopRequest
+from stateshift.clusters.protocol import Cluster, JobState, JobStatus, StopRequest
 from stateshift.engines.registry import Engine, engine
 from stateshift.errors import PlanError, SpecError
 from stateshift.estimating import estimated, probe
 from stateshift.migration.doors import Doors
 from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
-from stateshift.spec import JobSpec, Spec, parse_spec, to_plain_spec
+from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
+from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.survey import ClusterFacts, Facts, Finding, Survey
 from stateshift.workdir import Workdir
+
+NO_TAG = "stateshift.nobody-has-submitted-this"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,8 @@ def propose(spec: Spec, doors: Doors, workdir: Workdir, only: str | None = None)
     """The plans of the spec's jobs, with estimates. Reads, and changes nothing."""
     plans = []
     for job in jobs_of(spec, only):
+        parent = doors.open_storage(locations.parent(job.destination))
+        lock.refuse_held(parent, locations.name(job.destination))
         facts = gather(spec, job, doors, workdir, probing=True)
         made = engine(spec.engine).plan(spec, job, facts)
         plans += [replace(plan, estimate=estimated(plan, facts)) for plan in made]
@@ -132,12 +137,31 @@ def _cluster_facts(
     if name is None:
         return None
     cluster = doors.open_cluster(spec.cluster(name), workdir)
-    state, found = "unknown", None
-    if running:
-        request = StopRequest(job.name, job.source, job.stop.get("tag"), options=job.stop)
-        status = cluster.find_source(request)
-        state, found = str(status.state), status.id
-    return ClusterFacts(name, cluster.kind, cluster.version(), state, found)
+    if not running:
+        return ClusterFacts(name, cluster.kind, cluster.version(), "unknown", None, _findings_of_target(cluster))
+    request = StopRequest(job.name, job.source, job.stop.get("tag"), options=job.stop)
+    status = cluster.find_source(request)
+    found = _findings_of_source(spec.cluster(name), status)
+    return ClusterFacts(name, cluster.kind, cluster.version(), str(status.state), status.id, found)
+
+
+def _findings_of_target(cluster: Cluster) -> tuple[Finding, ...]:
+    """A cluster that knows a job which nobody has submitted would never be given ours."""
+    status = cluster.find(NO_TAG)
+    if status.state in (JobState.ABSENT, JobState.UNKNOWN):
+        return ()
+    message = f"{cluster.name} says that a job nobody has submitted is {status.state}"
+    return (Finding("refuse", message, hint="its `find` has to answer for the tag it is asked for: $STATESHIFT_TAG"),)
+
+
+def _findings_of_source(cluster: ClusterSpec, status: JobStatus) -> tuple[Finding, ...]:
+    """A running job that cannot be stopped is better known before than after."""
+    needed = status.state.alive or status.state is JobState.UNKNOWN
+    if cluster.kind == "command" and needed and not cluster.options.get("stop"):
+        message = f"{cluster.name} has no command to stop the job with, and the job is {status.state}"
+        return (Finding("refuse", message, hint='give the cluster a "stop" command, or stop the job first'),)
+    return ()
+
 
 
 def refuse(plans: tuple[Plan, ...]) -> None:

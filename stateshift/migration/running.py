@@ -141,7 +141,7 @@ class Run:
         raise StalePlan(
             f"what is found at {job.source} and {job.destination} is no longer what the plan was made from"
             + ("; the halt was taken back" if halted else ""),
-            hint="look at the difference with a new plan: stateshift plan SPEC",
+            hint="look at the difference with a new plan: stateshift plan WORKDIR/spec.json",
         )
 
     def _undo_halt(self, job: JobSpec) -> None:

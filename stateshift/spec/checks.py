@@ -11,7 +11,7 @@ from difflib import get_close_matches
 
 from stateshift.spec.jobs import ReadJob
 from stateshift.spec.location import relation, scheme
-from stateshift.spec.model import ClusterSpec, Spec
+from stateshift.spec.model import WAIVERS, ClusterSpec, Spec
 from stateshift.spec.place import Complaints, Place
 
 _RELATION = {"same": "is", "inside": "lies inside", "around": "holds"}
@@ -27,6 +27,7 @@ def check(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> None:
         _check_merges(complaints, read)
         _check_data(complaints, read)
         _check_fork(complaints, read)
+        _check_waivers(complaints, read)
 
 
 def _check_names(complaints: Complaints, jobs: list[ReadJob]) -> None:
@@ -57,6 +58,15 @@ def _check_targets(complaints: Complaints, jobs: list[ReadJob]) -> None:
             if lies != "apart":
                 message = f"the target of {read.job.name!r} {_RELATION[lies]} the target of {other.job.name!r}"
                 complaints.add(read.at("remote_location", "new_savepoint_path"), message, "a place of its own")
+
+
+def _check_waivers(complaints: Complaints, read: ReadJob) -> None:
+    """A waiver with a letter missing would waive nothing, and say so much later."""
+    for waiver in read.job.waive:
+        if waiver not in WAIVERS:
+            close = get_close_matches(waiver, WAIVERS, n=1)
+            meant = f", did you mean {close[0]!r}?" if close else ""
+            complaints.add(read.at("waive"), f"nothing is waived by {waiver!r}{meant}", f"some of {', '.join(WAIVERS)}")
 
 
 def _check_clusters(complaints: Complaints, clusters: tuple[ClusterSpec, ...], read: ReadJob) -> None:

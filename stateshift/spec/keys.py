@@ -14,7 +14,7 @@ import difflib
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from stateshift.spec.model import FlinkJob, JobSpec, Mode, Spec, SubmitSpec, Verify
+from stateshift.spec.model import WAIVERS, FlinkJob, JobSpec, Mode, Spec, SubmitSpec, Verify
 
 Engine = Literal["spark", "flink"]
 
@@ -142,7 +142,7 @@ JOB = Keys(
         "A batch that was planned and not committed: keep its offsets, so that it runs with the same input, or drop "
         "them.", choices=("keep", "drop"), for_all=True,
     ),
-    _job("waive", "texts", "waive", "Findings that need not stop the plan, by the names it gives them.", for_all=True),
+    _job("waive", "texts", "waive", f"Findings that need not stop the plan: {', '.join(WAIVERS)}.", for_all=True),
     _flink("job_ids", "texts", "job_ids", "The ids of the running jobs of which savepoints are taken."),
     _flink("new_savepoint_path", "location", "new_savepoint", "The savepoint to write. It must not exist.",
            also=("new_savepoint",)),

@@ -20,6 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+# The findings that may be waived, by the names that the findings give.
+WAIVERS = ("paths-stay", "older-target")
+
 Mode = Literal["move", "fork"]
 Verify = Literal["entries", "digests", "none"]
 

@@ -237,15 +237,15 @@ class AwaitProgress(_NoFiles):
                 for path, idle in zip(self.commits, self.idle, strict=True)
             )
             seconds = world.clock.now() - began
-            if settled or status.state is JobState.FINISHED:
+            if settled or (committed and status.state is JobState.FINISHED):
                 return self._evidence(committed, seconds, world)
-            if status.state in (JobState.FAILED, JobState.ABSENT):
+            if status.state in (JobState.FINISHED, JobState.FAILED, JobState.ABSENT):
                 raise self._failed(f"{self.job} {_died(status)} before it committed a batch", world)
             if seconds > self.seconds_max:
                 raise self._failed(
                     f"{self.job} is {status.state} and has committed nothing in {self.seconds_max:.0f} s", world
                 )
-            world.clock.sleep(min(0.25, self.seconds_max / 10))
+            world.clock.sleep(min(2.0, 0.1 + seconds / 20, self.seconds_max / 10))
 
     def _evidence(self, committed: list[str], seconds: float, world: World) -> Evidence:
         return {
@@ -262,7 +262,7 @@ class AwaitProgress(_NoFiles):
             fact + (f"; its log ends:\n{log}" if log else ""),
             cluster=self.cluster,
             job=self.job,
-            hint="`stateshift rollback WORKDIR` restarts the old job from the untouched source; "
+            hint="`stateshift rollback WORKDIR` takes the run back, and starts the old job again if the spec says how; "
             "`stateshift resume WORKDIR` waits again",
         )
 
@@ -303,7 +303,9 @@ def _content(storage: Storage, path: str) -> bytes | None:
 
 
 def _died(status: JobStatus) -> str:
-    return "is not known to the cluster" if status.state is JobState.ABSENT else "failed"
+    if status.state is JobState.ABSENT:
+        return "is not known to the cluster"
+    return "ended" if status.state is JobState.FINISHED else "failed"
 
 
 def _told(status: JobStatus) -> str:

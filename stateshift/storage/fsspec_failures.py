@@ -100,12 +100,19 @@ def from_fsspec(error: Exception, location: str, path: str = "") -> StorageError
         return failures.taken(location, path)
     told = f"{place}: {_text(error)}"
     if any(_is_passing(one) for one in _chain(error)):
-        return TransientStorageError(told, location=place, hint="stateshift resume WORKDIR")
+        again = "try again in a moment; a run goes on with: stateshift resume WORKDIR"
+        return TransientStorageError(told, location=place, hint=again)
     if isinstance(error, PermissionError) or any(_is_refused(one) for one in _chain(error)):
         return StorageError(
             told,
             location=place,
             hint="check the credentials fsspec finds (its configuration, the environment) and their rights",
+        )
+    if any(name in told for name in ("libjvm", "libhdfs")):
+        return StorageError(
+            f"{place}: the native HDFS client needs Hadoop's libraries ({_text(error)})",
+            location=place,
+            hint="reach the same file system over HTTP: webhdfs://NAMENODE:9870/path, which needs no libraries",
         )
     if isinstance(error, OSError) and error.errno:
         known = failures.from_os(error, location, path)

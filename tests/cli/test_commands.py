@@ -8,6 +8,7 @@ import pytest
 
 from stateshift.errors import StorageError
 from stateshift.storage.protocol import Storage
+from stateshift.workdir import Workdir
 from tests.cli.support import SOURCE, TARGET, Outside, said, spec_of, submitting, with_checkpoint, write_spec
 from tests.support.checkpoints import Checkpoint, held, put
 
@@ -78,6 +79,24 @@ def test_inspect_looks_for_operators_by_their_names() -> None:
     assert [(row["name"], row["found"]) for row in names] == [("SKtest(mytest)", True), ("Join", False)]
 
 
+def test_verify_of_a_workflow_says_from_where_each_query_can_restart() -> None:
+    outside = Outside()
+    Checkpoint().write(outside.disk.open(SOURCE), "552794753_mytest")
+    Checkpoint(batches=2).write(outside.disk.open(SOURCE), "17879567_geeks")
+    shown = [line.split() for line in outside.run("verify", SOURCE).out.splitlines()]
+    assert ["17879567_geeks", "1", "committed", "0-1"] in shown
+    assert ["552794753_mytest", "2", "committed", "0-2"] in shown
+    images = outside.run("verify", SOURCE, "--json").document["images"]
+    assert [(one["path"], one["epochs"]) for one in images] == [
+        ("17879567_geeks", [0, 1]), ("552794753_mytest", [0, 1, 2]),
+    ]  # fmt: skip
+
+
+def test_inspect_says_where_nothing_is_committed_yet() -> None:
+    shown = with_checkpoint(Checkpoint(batches=0)).run("inspect", SOURCE).out
+    assert "restart from  nothing is committed yet" in shown and "see the findings" not in shown
+
+
 def test_what_is_not_there_is_a_storage_error() -> None:
     found = Outside().run("inspect", SOURCE)
     assert found.code == 6 and found.err.startswith(f"error: nothing is at {SOURCE}\n")
@@ -88,6 +107,7 @@ def test_verify_says_whether_a_job_could_restart() -> None:
     outside = with_checkpoint()
     assert outside.run("verify", SOURCE, "--json").document == {
         "restartable": True, "epoch": 2, "epochs": [0, 1, 2], "findings": [],
+        "images": [{"path": "", "name": None, "epoch": 2, "epochs": [0, 1, 2]}],
     }  # fmt: skip
     outside.disk.open(SOURCE).remove("state/0/1/3.delta")
     broken = outside.run("verify", SOURCE, "--json")
@@ -142,6 +162,13 @@ def test_the_plan_of_a_running_job_is_marked_as_provisional(tmp_path: Path) -> N
     assert shown.index("Orders (eu): stop the job") < shown.index("provisional: the job runs")
 
 
+def test_a_fork_is_said_to_stop_and_move_nothing(tmp_path: Path) -> None:
+    shown = with_checkpoint().run("plan", write_spec(tmp_path, mode="fork")).out
+    assert "Orders (eu): copy its image to a fork at epoch 2" in shown
+    assert "the source may run on: what is copied is its newest committed batch at that time" in shown
+    assert "move its image" not in shown and "the job runs" not in shown
+
+
 def test_a_saved_plan_can_be_looked_at_and_applied(tmp_path: Path) -> None:
     outside = with_checkpoint()
     saved = outside.run("plan", write_spec(tmp_path), "-o", "orders.plan")
@@ -150,6 +177,23 @@ def test_a_saved_plan_can_be_looked_at_and_applied(tmp_path: Path) -> None:
     again = outside.run("plan", "orders.plan", "--json").document
     assert again["fingerprint"] == json.loads(Path("orders.plan").read_text())["fingerprint"]
     assert outside.run("apply", "orders.plan", "--yes").code == 0
+
+
+@pytest.mark.parametrize("output", ["spec.json", "./spec.json", "folder/../spec.json", "link.json"])
+def test_a_plan_is_never_saved_over_the_spec_it_is_made_from(tmp_path: Path, output: str) -> None:
+    outside = with_checkpoint()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.json").symlink_to("spec.json")
+    before = Path(write_spec(tmp_path)).read_bytes()
+    found = outside.run("plan", "spec.json", "-o", output)
+    assert found.code == 2 and "hint: give it another name: -o " in found.err
+    assert (tmp_path / "spec.json").read_bytes() == before
+
+
+def test_a_plan_cannot_be_saved_where_no_directory_is(tmp_path: Path) -> None:
+    found = with_checkpoint().run("plan", write_spec(tmp_path), "-o", "nodir/p.plan")
+    assert found.code == 6 and "the directory nodir is not there" in found.err
+    assert "hint: mkdir -p nodir" in found.err and ".tmp" not in found.err
 
 
 def test_a_stale_plan_is_refused(tmp_path: Path) -> None:
@@ -196,6 +240,21 @@ def test_apply_needs_yes_where_nobody_can_be_asked(tmp_path: Path) -> None:
     assert outside.disk.snapshot() == before and not (tmp_path / ".stateshift").exists()
 
 
+def test_a_hint_repeats_the_command_with_everything_that_was_said() -> None:
+    outside = with_checkpoint()
+    write_spec(Path())
+    found = outside.run("apply", "spec.json", "--workdir", "my run")
+    assert "hint: stateshift apply spec.json --workdir 'my run' --yes\n" in found.err
+    outside.run("apply", "spec.json", "--yes", "--workdir", "my run")
+    found = outside.run("rollback", "my run", "--discard-progress")
+    assert "hint: stateshift rollback 'my run' --discard-progress --yes\n" in found.err
+    put(outside.disk.open(TARGET), "offsets/3", outside.disk.open(TARGET).read("offsets/2"))
+    put(outside.disk.open(TARGET), "commits/3", outside.disk.open(TARGET).read("commits/2"))
+    found = outside.run("rollback", "my run", "--yes")
+    assert found.code == 4
+    assert "stateshift rollback 'my run' --yes --discard-progress\n" in found.err
+
+
 def test_apply_of_what_is_refused_begins_no_run(tmp_path: Path) -> None:
     outside = with_checkpoint()
     put(outside.disk.open(TARGET), "metadata", b"{}")
@@ -215,7 +274,11 @@ def test_a_workdir_that_holds_a_run_is_not_used_for_another(tmp_path: Path) -> N
     outside = with_checkpoint()
     assert outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w").code == 0
     again = outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w")
-    assert again.code == 8 and "hint: stateshift resume w" in again.err
+    assert again.code == 8 and "w is the workdir of a run that is finished" in again.err
+    assert "hint: give another --workdir" in again.err and "stateshift resume" not in again.err
+    assert outside.run("rollback", "w", "--yes").code == 0
+    back = outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w")
+    assert back.code == 8 and "a run that was rolled back" in back.err and "stateshift resume" not in back.err
 
 
 def test_a_run_is_verified_listed_and_rolled_back(tmp_path: Path) -> None:
@@ -290,6 +353,23 @@ def test_a_damaged_run_does_not_hide_the_others(tmp_path: Path) -> None:
     assert outside.run("status", str(bad)).code == 8
 
 
+def test_resuming_what_is_over_says_that_nothing_is_left_to_do(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w")
+    again = outside.run("resume", "w")
+    assert again.code == 0 and "nothing is left to do: the run is finished" in again.err
+    assert outside.run("resume", "w", "--json").document["state"] == "finished"
+
+
+def test_a_run_that_another_process_holds_is_refused_without_a_word_on_interruptions(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w")
+    with Workdir("w").hold():
+        for argv in (("resume", "w"), ("rollback", "w", "--yes")):
+            found = outside.run(*argv)
+            assert found.code == 8 and "w is held by" in found.err and "interrupted" not in found.err
+
+
 def test_what_is_no_workdir_is_refused() -> None:
     for verb in ("resume", "rollback", "status"):
         found = said(verb, "nowhere")
@@ -316,6 +396,12 @@ def test_uid_takes_a_profile_by_name_or_by_its_constants() -> None:
     assert said("uid", "ab", "--profile", "30,7,0,signed").code == 0
     wrong = said("uid", "ab", "--profile", "md5")
     assert wrong.code == 2 and "no such profile" in wrong.err
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_name_is_no_operators(name: str) -> None:
+    found = said("uid", "Join", name)
+    assert found.code == 2 and "a name is empty" in found.err
 
 
 def test_two_names_with_one_directory_are_refused_naming_both() -> None:

@@ -1,6 +1,9 @@
 """Errors: one line of fact, then the way out; with --json one document; the exit code of their class."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -116,6 +119,29 @@ def test_every_complaint_about_a_spec_reaches_the_user(tmp_path: Path) -> None:
 def test_what_is_neither_spec_nor_plan_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "spec.json").write_bytes(content)
     assert said("plan", "spec.json").code in (2, 4)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"{", b'{"version": 1, "jbs": []}', b'{"stateshift_plan": 99}'])
+def test_what_is_wrong_with_a_spec_or_plan_names_its_file(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "my.json").write_bytes(content)
+    assert said("plan", "my.json").err.startswith("error: my.json: ")
+    assert said("apply", "my.json", "--yes", "--json").document["path"] == "my.json"
+
+
+def test_a_mistyped_key_is_told_the_one_that_was_meant_and_not_all_others(tmp_path: Path) -> None:
+    (tmp_path / "my.json").write_text('{"version": 1, "jobs": [], "jbs": 1, "qqq": 1}')
+    lines = said("plan", "my.json").err.splitlines()
+    assert "  /jbs: unknown key 'jbs', did you mean 'jobs'?" in lines
+    assert any(line.startswith("  /qqq: unknown key 'qqq' (expected one of ") for line in lines)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_under_the_document_is_a_storage_error(tmp_path: Path) -> None:
+    root = str(Path(__file__).resolve().parents[2])
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run([sys.executable, "-m", "stateshift", "uid", "Join", "--json"], stdout=full,
+                               stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": root}, check=False)  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (6, b"error: No space left on device\n")
 
 
 def test_a_spec_that_cannot_be_read_is_the_authors_to_correct(tmp_path: Path) -> None:

@@ -80,3 +80,11 @@ def test_a_bar_survives_any_name_and_any_count() -> None:
 
 def test_no_bar_is_drawn_into_a_pipe() -> None:
     assert not drawn(Terminal(environment={"TERM": "xterm"}))
+
+
+def test_a_phase_that_moves_no_file_says_its_time_only() -> None:
+    watched = Watched()
+    watched.meter.phase("orders", "halt", 0, 0)
+    watched.seconds += 59
+    watched.meter.close()
+    assert watched.lines[-1] == "orders: halt took 59 s"

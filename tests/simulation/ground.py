@@ -19,12 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
+
 from stateshift import migration
 from stateshift.clusters.memory import MemoryCluster
 from stateshift.clusters.protocol import JobState, Submission
 from stateshift.engines.spark.entries import entries
 from stateshift.engines.spark.survey import survey
-from stateshift.errors import AlreadyThere, StateshiftError
+from stateshift.errors import AlreadyThere, JournalError, StateshiftError
 from stateshift.formats.marks import IDLE, LOCK_SUFFIX, encode_idle, fence_owner
 from stateshift.migration import Doors, Proposal
 from stateshift.report import Report
@@ -152,6 +154,12 @@ class Ground:
         workdir = HastyWorkdir(str(run.workdir), Moments())
         return migration.status(workdir).state if workdir.exists else "planned"
 
+    def discards(self, location: str) -> bool:
+        """Whether what a job has written there was thrown away by a rollback, or is about to be."""
+        going = [run for run in self.runs if run.target == location and run.state in ("rolling-back", "rolled-back")]
+        workdirs = [HastyWorkdir(str(run.workdir), Moments()) for run in going]
+        return any(migration.progress_of(workdir).discard for workdir in workdirs)
+
     def facts(self, source: str, merge: str | None, target: str, halts: bool) -> object:
         """What a plan is made from, as far as it must not change until it is carried out."""
         if halts:
@@ -231,6 +239,9 @@ class Ground:
     def plan(self, merges: bool = False, target: str | None = None, verify: str = "entries") -> Run:
         self.places += 1
         source, halts = self.home, self.alive(self.home) > 0
+        if target is not None and self._holder(target) is not None:
+            self._cannot_be_planned(source, target)
+            target = None
         target, merge = target or f"{TOP}/c{self.places}", f"{TOP}/m{self.places}" if merges else None
         if merge:
             self._new_image(merge, f"b{self.places}", self.places % 3)
@@ -247,6 +258,13 @@ class Ground:
         self.runs.append(run)
         COUNTS["plan"] += 1
         return run
+
+    def _cannot_be_planned(self, source: str, target: str) -> None:
+        """What a run still works on is not what it will be: nobody plans for it, and nothing is changed."""
+        spec, before = parse_spec(json.dumps(_spec(source, target, None, False, "none"))), self.disk.snapshot()
+        with pytest.raises(JournalError, match="is held by run"):
+            migration.propose(spec, self._doors(Moments()), HastyWorkdir(str(self.place / "nothing"), Moments()))
+        assert self.disk.snapshot() == before
 
     def apply(self, run: Run, trouble: Trouble | None = None, seed: int = 0) -> Report | StateshiftError | None:
         if not run.spec.clusters and self.alive(run.source):
@@ -397,7 +415,7 @@ class Ground:
 
     def _target_failed(self, run: Run) -> bool:
         states = [job.status.state for job in self.cluster.jobs if job.location == run.target]
-        return bool(states) and states[-1] in (JobState.FAILED, JobState.ABSENT)
+        return bool(states) and states[-1] in (JobState.FINISHED, JobState.FAILED, JobState.ABSENT)
 
     def _doors(self, moments: Moments) -> Doors:
         return Doors(
@@ -427,6 +445,8 @@ class Ground:
         joined = {path: c for place in merging for path, c in self.right.get(place, {}).items()}
         for path, content in self.right[location].items():
             found = now.get(path)
+            if found is None and self.discards(location):
+                continue
             for run in self.runs:
                 if found is None and run.merge == location and run.state not in ("planned", "rolled-back"):
                     found = self.disk.snapshot(run.source).get(path)

@@ -209,16 +209,24 @@ def test_what_a_cluster_takes_is_carried_as_given() -> None:
 
 def test_data_throttle_and_the_rest_are_read() -> None:
     data = [{"source": "in", "target": "s3://b/in"}, {"source": "/out", "target": "/new", "copy": "false"}]
-    job = {**JOB, "data": data, "transform": [{"rename": "x"}], "waive": "a, b"}
+    job = {**JOB, "data": data, "transform": [{"rename": "x"}], "waive": "paths-stay, older-target"}
     spec = read({"version": 1, "throttle": {"bytesPerSecond": 1.5}, "parallel": 2, "jobs": [job]}, base="/specs")
     assert spec.jobs[0].data == (
         DataSpec("file:///specs/in", "s3://b/in"),
         DataSpec("file:///out", "file:///new", copy=False),
     )
     assert (spec.bytes_per_second, spec.operations_per_second, spec.parallel) == (1.5, None, 2)
-    assert (spec.jobs[0].waive, spec.jobs[0].transform) == (("a", "b"), ({"rename": "x"},))
+    assert (spec.jobs[0].waive, spec.jobs[0].transform) == (("paths-stay", "older-target"), ({"rename": "x"},))
 
 
 def test_a_fork_that_merges_is_refused() -> None:
     job = {**JOB, "mode": "fork", "merge_jobs": ["/data/more"], "remote_location": "/test"}
     assert pointers({"version": 1, "jobs": [job]}) == ["/jobs/0/mode"]
+
+
+def test_a_waiver_that_waives_nothing_is_refused_with_the_nearest_known_one() -> None:
+    with pytest.raises(SpecError) as caught:
+        read({"jobs": [{**JOB, "waive": ["paths-sty"]}]})
+    (complaint,) = caught.value.complaints
+    assert complaint.pointer == "/jobs/0/waive"
+    assert "did you mean 'paths-stay'?" in complaint.message

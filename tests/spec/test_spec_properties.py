@@ -27,6 +27,7 @@ from stateshift.spec import (
     to_plain_spec,
 )
 from stateshift.spec.keys import CLUSTER_KINDS, JOB, SPEC
+from stateshift.spec.model import WAIVERS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -88,7 +89,7 @@ def job_specs(
         mode=mode,
         verify=draw(st.sampled_from(["entries", "digests", "none"])),
         planned_batch=draw(st.sampled_from(["keep", "drop"])),
-        waive=tuple(draw(st.lists(NAMES, max_size=2, unique=True))),
+        waive=tuple(draw(st.lists(st.sampled_from(WAIVERS), max_size=2, unique=True))),
         flink=draw(flink_jobs(place)) if flink else None,
     )
 

@@ -56,7 +56,7 @@ def directories(spec: Spec, job: JobSpec, facts: Facts) -> dict[str, str]:
 def taking_back(run: str) -> str:
     """How a fence is taken away again: by the run that put it up."""
     workdir = quote(f".stateshift/{run}")
-    return f"stateshift rollback {workdir} (or wherever the workdir of that run is: stateshift runs)"
+    return f"stateshift rollback {workdir}   # or wherever its workdir is: stateshift runs DIR"
 
 
 def kept_batch(job: JobSpec, image: Image) -> int | None:
@@ -91,7 +91,7 @@ def _of_source(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "refuse",
                 f"{name} was moved away by run {image.fence}: its source is fenced",
-                hint=f"{taking_back(image.fence)}; or move it from where it is now",
+                hint=taking_back(image.fence),
             )
         elif image.epoch is None:
             yield Finding("refuse", f"{name} has not committed a batch yet", hint="let the job finish its first batch")
@@ -200,8 +200,8 @@ def _of_places(job: JobSpec, facts: Facts) -> Iterator[Finding]:
                 f"{log} names {sum(e.count for e in found)} files under {place}: if the job finds them elsewhere "
                 "afterwards, it reads every one of them again",
                 waive="paths-stay",
-                hint=f'add to the job "data": [{{"source": "{place}", "target": "…"}}], or, where the job goes on '
-                'reading there, "waive": ["paths-stay"]',
+                hint=f'add to the job "data": [{{"source": "{place}", "target": "${{NEW_PLACE}}"}}], or, where the job '
+                'goes on reading there, "waive": ["paths-stay"]',
             )
 
 

@@ -51,20 +51,21 @@ def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
         return (replace(move_plan(spec, job, facts), provisional=True, facts=identity_of(facts)),)
     if facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued", "unknown"):
         move = replace(move_plan(spec, job, facts), provisional=True, facts=identity_of(facts))
-        return (halt_plan(job, facts), move)
+        return (halt_plan(spec, job, facts), move)
     return (move_plan(spec, job, facts),)
 
 
-def halt_plan(job: JobSpec, facts: Facts) -> Plan:
+def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     """Stop the job at a consistent epoch. What that epoch is, the next survey tells."""
     again = job.source_submit
+    patience = spec.cluster(job.source_cluster).options.get("seconds_max", 300) if job.source_cluster else 300
     step = StopJob(
         name="halt/stop",
         cluster=job.source_cluster or "",
         job=job.name,
         location=job.source,
         tag=job.stop.get("tag"),
-        seconds_max=float(job.stop.get("seconds_max", 300)),
+        seconds_max=float(job.stop.get("seconds_max", patience)),
         options={key: value for key, value in job.stop.items() if key not in ("tag", "seconds_max")},
         restart=again.options if again else None,
         restart_environment=again.environment if again else {},

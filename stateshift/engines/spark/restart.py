@@ -161,6 +161,9 @@ def _offsets(
     for batch in (epoch - 1, epoch + 1):
         if batch >= 0 and (batch < epoch or batch in found.offsets):
             reading.decoded(layout.offset_path(batch), offset_format.decode_offsets)
+    if entry is not None and entry.watermark_ms > 0 and not found.stores:
+        place = reading.path("") or reading.storage.location
+        reading.warn(f"{place} holds no state, though its query has a watermark: it needs none, or all is missing")
     if entry is None:
         return {}, ()
     return dict(entry.conf), entry.offsets
