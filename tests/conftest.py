@@ -21,6 +21,11 @@ import pytest
 
 REQUIRE_ALL = os.environ.get("STATESHIFT_REQUIRE_ALL") == "1"
 SEED = int(os.environ.get("STATESHIFT_SEED") or random.SystemRandom().randrange(1 << 31))
+COUNTS = os.environ.get("STATESHIFT_COUNTS")
+
+# These are for us. What is tested takes settings from STATESHIFT_... as well, and must not find them.
+for name in ("REQUIRE_ALL", "SEED", "COUNTS", "JAVA", "VENV"):
+    os.environ.pop(f"STATESHIFT_{name}", None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -82,8 +87,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             ("skipped", ("skipped",)),
         )
     }
-    if place := os.environ.get("STATESHIFT_COUNTS"):
-        Path(place).write_text(", ".join(f"{count} {word}" for word, count in counts.items()) + "\n")
+    if COUNTS:
+        Path(COUNTS).write_text(", ".join(f"{count} {word}" for word, count in counts.items()) + "\n")
 
 
 @cache

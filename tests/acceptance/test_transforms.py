@@ -18,7 +18,7 @@ import pytest
 
 from tests.acceptance.support import job, last_number, stateshift, write_records
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]  # minutes of real Spark: ./scripts/test --full
 
 STATE = "spark.sql.streaming.stateStore."
 ROCKSDB = {

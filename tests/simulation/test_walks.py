@@ -20,7 +20,7 @@ from tests.simulation.ground import COUNTS, Ground, Mood, Run, Trouble
 STEPS = 5_000
 LEAST = {"plan": 300, "apply": 300, "resume": 300, "rollback": 300, "verify": 300, "kill": 500}
 
-LENGTH = 50
+LENGTH = 25
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 NUMBERS = st.integers(0, 1 << 16)
@@ -28,6 +28,7 @@ KINDS = st.sampled_from(("kill", "kill", "kill", "crash", "crash", "interrupt", 
 MOODS = st.sampled_from(("commits", "commits", "commits", "idle", "dies", "ends", "sleeps"))
 # Most of what a verb does it does early: a run that goes on does not do everything again.
 MOMENTS = st.one_of(st.integers(1, 30), st.integers(1, 120), st.integers(1, 260))
+MERGES = st.sampled_from((False, False, False, True))
 EVENTS = st.sampled_from(
     ("a batch", "a zombie", "a mood", "a start", "a power cut", "fail", "lose_answers", "delay")
 )  # the last three: what the cluster does with the next submission
@@ -59,13 +60,13 @@ class Walk(RuleBasedStateMachine):
         """A run that has begun and not ended, if need be a new one that is killed; at times one that has ended."""
         runs = [run for run in self.ground.runs if run.open]
         if not runs and which % 8:
-            self.ground.apply((self.planned or [self.ground.plan(which % 3 == 0)])[-1], Trouble("kill", at))
+            self.ground.apply((self.planned or [self.ground.plan(which % 5 == 0)])[-1], Trouble("kill", at))
             runs = [run for run in self.ground.runs if run.open]
         runs = runs or self.begun
         return runs[which % len(runs)] if runs else None
 
     @precondition(lambda self: len(self.planned) < 4)
-    @rule(merges=st.booleans(), again=st.booleans(), verify=st.sampled_from(("entries", "digests", "none")))
+    @rule(merges=MERGES, again=st.booleans(), verify=st.sampled_from(("entries", "digests", "none")))
     def plan(self, merges: bool, again: bool, verify: str) -> None:
         """At times to a target that another run has, or had."""
         COUNTS["step"] += 1
@@ -75,8 +76,11 @@ class Walk(RuleBasedStateMachine):
     @rule(which=NUMBERS, trouble=TROUBLES, seed=NUMBERS)
     def apply(self, which: int, trouble: Trouble | None, seed: int) -> None:
         COUNTS["step"] += 1
-        runs = self.planned or [self.ground.plan(which % 3 == 0)]
-        self.ground.apply(runs[which % len(runs)], trouble, seed)
+        runs = self.planned or [self.ground.plan(which % 5 == 0)]
+        run = runs[which % len(runs)]
+        if trouble is not None and trouble.kind == "rival" and run.target != self.ground.home:
+            self.ground.plan(target=run.target if seed % 2 else None)
+        self.ground.apply(run, trouble, seed)
 
     @rule(which=NUMBERS, at=MOMENTS, trouble=TROUBLES, seed=NUMBERS)
     def resume(self, which: int, at: int, trouble: Trouble | None, seed: int) -> None:
@@ -123,14 +127,14 @@ def test_nothing_is_lost_or_doubled_on_random_walks() -> None:
     COUNTS.clear()
     seeded = "STATESHIFT_SEED" in os.environ
     walks = settings(
-        max_examples=128,
+        max_examples=220,
         stateful_step_count=LENGTH,
         deadline=None,
         derandomize=not seeded,
         database=None,
         suppress_health_check=list(HealthCheck),
         print_blob=True,
-        phases=[Phase.generate] if os.environ.get("NOSHRINK") else [Phase.generate, Phase.shrink],
+        phases=[Phase.generate, Phase.shrink],
         report_multiple_bugs=False,
     )
     run_state_machine_as_test(Walk, settings=walks)  # type: ignore[no-untyped-call]

@@ -299,10 +299,18 @@ def test_a_note_of_idleness_that_another_job_left_does_not_count(stage: Stage) -
         AWAIT.run(stage.world)
 
 
-def test_a_job_that_ended_well_without_a_batch_had_nothing_to_read(stage: Stage) -> None:
+def test_a_job_that_ended_well_when_one_of_two_queries_had_nothing_to_read_has_made_progress(stage: Stage) -> None:
+    stage.give(TARGET, a_commits_2=b"v1")
     SUBMIT.run(stage.world)
     stage.cluster.set_state(tag(stage), JobState.FINISHED)
-    assert AWAIT.run(stage.world)["committed"] == []
+    assert AWAIT.run(stage.world)["idle"] == ["b/commits/5"]
+
+
+def test_a_job_that_ended_well_without_a_batch_has_proved_nothing(stage: Stage) -> None:
+    SUBMIT.run(stage.world)
+    stage.cluster.set_state(tag(stage), JobState.FINISHED)
+    with pytest.raises(ClusterError, match="orders ended before it committed a batch"):
+        AWAIT.run(stage.world)
 
 
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.ABSENT])
