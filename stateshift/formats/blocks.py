@@ -1,0 +1,82 @@
+"""Many records as columns: what is done to state a million times is done to a block of them at once.
+
+    Block
+      keys     one byte string a record
+      values   one a record; null where the record deletes its key
+      merges   which values are merged with what the key holds, instead of put in its place; None where none is
+
+The columns are Arrow's, so taking, sorting, joining and hashing them costs no Python per record. A block is a window on
+a stream of records, in the stream's order: BLOCK_RECORDS of them or BLOCK_BYTES, whatever comes first, so memory does
+not grow with the stream.
+
+This module imports pyarrow, which takes longer than all the rest of a command's start: import it where state is read,
+never where a command only looks or plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+BLOCK_RECORDS = 1 << 17
+BLOCK_BYTES = 32 * 1024 * 1024
+
+# Numpy and Arrow have no types that mypy --strict could tell apart here.
+Ints = Any  # a numpy array of int64
+Flags = Any  # a numpy array of bool
+Binary = Any  # a pyarrow.LargeBinaryArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Records in the order of their stream."""
+
+    keys: Binary
+    values: Binary
+    merges: Flags | None = None
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def size(self) -> int:
+        return int(self.keys.nbytes) + int(self.values.nbytes)
+
+    def take(self, places: Ints) -> Block:
+        """The records at these places, in this order."""
+        picked = pa.array(places)
+        merges = None if self.merges is None else self.merges[places]
+        return Block(self.keys.take(picked), self.values.take(picked), merges)
+
+    def records(self) -> Iterator[tuple[bytes, bytes | None]]:
+        """One by one: for what is shown to a person, and for tests."""
+        return zip(self.keys.to_pylist(), self.values.to_pylist(), strict=True)
+
+
+def binary(items: Sequence[bytes | None]) -> Binary:
+    return pa.array(items, pa.large_binary())
+
+
+def block_of(records: Iterable[tuple[bytes, bytes | None]]) -> Block:
+    """The inverse of `records`, without merges."""
+    pairs = list(records)
+    return Block(binary([key for key, _ in pairs]), binary([value for _, value in pairs]))
+
+
+def cut(content: bytes, starts: Ints, ends: Ints, missing: Flags | None = None) -> Binary:
+    """The pieces of `content` from each start to its end, which do not overlap and come in order; null where `missing`.
+
+    Content and the gaps between the pieces are laid out as one Arrow array without copying a byte, of which every
+    second item is then taken.
+    """
+    count = len(starts)
+    edges = np.empty(2 * count + 1, np.int64)
+    edges[0:-1:2], edges[1::2] = starts, ends
+    edges[-1] = ends[-1] if count else 0
+    every = pa.Array.from_buffers(pa.large_binary(), 2 * count, [None, pa.py_buffer(edges), pa.py_buffer(content)])
+    places = np.arange(0, 2 * count, 2)
+    return every.take(pa.array(places, mask=missing))
