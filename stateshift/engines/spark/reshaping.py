@@ -27,10 +27,10 @@ from stateshift import plain
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.bundles import bundled
 from stateshift.engines.spark.comparing import PART, PLAIN_ROWS, ROWS
-from stateshift.engines.spark.entries import MERGE_OPERATOR, ROW_CHECKSUM
 from stateshift.engines.spark.joining import MERGE_COMMITS, MERGE_OFFSETS, joining_of
 from stateshift.engines.spark.keys import KeyRule, key_rule
 from stateshift.engines.spark.parts import shards_of
+from stateshift.engines.spark.settings import MERGE_OPERATOR, ROW_CHECKSUM
 from stateshift.engines.spark.shards import HDFS, ROCKSDB
 from stateshift.engines.spark.sums import cannot_add
 from stateshift.engines.spark.wishes import (
