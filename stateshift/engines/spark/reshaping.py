@@ -24,7 +24,7 @@ from math import gcd
 from typing import Any
 
 from stateshift import plain
-from stateshift.engines.spark import layout
+from stateshift.engines.spark import chains, layout
 from stateshift.engines.spark.bundles import bundled
 from stateshift.engines.spark.comparing import PART, PLAIN_ROWS, ROWS
 from stateshift.engines.spark.entries import MERGE_OPERATOR, ROW_CHECKSUM
@@ -35,7 +35,6 @@ from stateshift.engines.spark.shards import HDFS, ROCKSDB
 from stateshift.engines.spark.sums import cannot_add
 from stateshift.engines.spark.wishes import (
     CODEC,
-    PARTITIONS,
     PROVIDER,
     Wishes,
     path_after,
@@ -131,8 +130,7 @@ def reshaping_of(job: JobSpec, facts: Facts, piece_bytes_max: int = PIECE_BYTES_
 
 
 def partitions_of(image: Image) -> int | None:
-    count = image.settings.get(PARTITIONS[0], "")
-    return int(count) if count.isdigit() and int(count) else None
+    return chains.partitions_of(image.settings)
 
 
 def provider_of(image: Image) -> str | None:
