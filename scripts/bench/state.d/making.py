@@ -1,0 +1,155 @@
+"""Checkpoints of a given number of entries, written by a real Spark: one count, sum and max by a string and a long.
+
+    python making.py PLACE PROVIDER ENTRIES [--shards 8] [--tail 5]
+
+    PLACE/checkpoint    every key once up to a snapshot in every shard, then `tail` batches that change one key in 100
+    PLACE/input         the Parquet files that the query read, in the order of their times
+    PLACE/made.json     written last: a place without it is made anew
+
+The last version of every shard is therefore one snapshot and `tail` deltas or changelogs: what a job leaves behind that
+is stopped at any time. Input comes in as many batches as Spark wants before it writes a snapshot, so that no batch, and
+no memory, is larger than a tenth of the state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+# Spark writes a snapshot of an HDFS-backed store when there are more than ten deltas, of RocksDB at the tenth changelog.
+BASE = {"hdfs": 11, "rocksdb": 10}
+DELTAS = 10
+FILES = 2  # files a batch, one for each core
+SCHEMA = "customer STRING, item BIGINT, amount DOUBLE, at TIMESTAMP"
+STATE = "spark.sql.streaming.stateStore."
+PROVIDERS = {
+    "hdfs": {},
+    "rocksdb": {
+        f"{STATE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        f"{STATE}rocksdb.changelogCheckpointing.enabled": "true",
+    },
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("place", type=Path)
+    parser.add_argument("provider", choices=sorted(PROVIDERS))
+    parser.add_argument("entries", type=int)
+    parser.add_argument("--shards", type=int, default=8)
+    parser.add_argument("--tail", type=int, default=5)
+    options = parser.parse_args()
+    made(options.place, options.provider, options.entries, options.shards, options.tail)
+
+
+def made(place: Path, provider: str, entries: int, shards: int = 8, tail: int = 5) -> Path:
+    """The checkpoint below `place`, made now unless it is there."""
+    if not (place / "made.json").exists():
+        shutil.rmtree(place, ignore_errors=True)
+        (place / "input").mkdir(parents=True)
+        spark = session(2, PROVIDERS[provider], shards)
+        _base(spark, place, provider, entries, shards)
+        _tail(spark, place, entries, tail)
+        spark.stop()
+        told = {"provider": provider, "entries": entries, "shards": shards, "tail": tail}
+        (place / "made.json").write_text(json.dumps(told))
+    return place / "checkpoint"
+
+
+def session(cores: int, conf: dict[str, str], shards: int, memory: str = "6g") -> Any:
+    """A local Spark that keeps to itself; `memory` is the most that its heap may have."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(f"local[{cores}]").config("spark.driver.memory", memory)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "localhost",
+        "spark.sql.shuffle.partitions": str(shards),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.adaptive.enabled": "false",
+        f"{STATE}maintenanceInterval": "2s",
+        f"{STATE}minDeltasForSnapshot": str(DELTAS),
+        f"{STATE}maxVersionsToRetainInMemory": "1",
+        **conf,
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def query(spark: Any, inputs: Path, files: int | None) -> Any:
+    """The job that the benchmarks are about; `files` of input at a time."""
+    from pyspark.sql import functions as f
+
+    reader = spark.readStream.schema(SCHEMA)
+    if files is not None:
+        reader = reader.option("maxFilesPerTrigger", files)
+    sums = (f.count("*").alias("count"), f.sum("amount").alias("sum"), f.max("at").alias("max"))
+    return reader.parquet(str(inputs)).groupBy("customer", "item").agg(*sums).writeStream.outputMode("update")
+
+
+def started(writer: Any, checkpoint: Path) -> Any:
+    return writer.format("noop").option("checkpointLocation", str(checkpoint)).start()
+
+
+def _base(spark: Any, place: Path, provider: str, entries: int, shards: int) -> None:
+    """Every key once, and a snapshot in every shard that has all of them."""
+    batches = BASE[provider]
+    bounds = [entries * number // batches for number in range(batches + 1)]
+    for number in range(batches):
+        add_input(spark, place, number, bounds[number], bounds[number + 1], 1)
+    running = started(query(spark, place / "input", FILES), place / "checkpoint")
+    running.processAllAvailable()
+    _await_snapshots(place / "checkpoint" / "state" / "0", shards, batches)
+    running.stop()
+
+
+def _tail(spark: Any, place: Path, entries: int, batches: int) -> None:
+    """Changes of one key in 100 each, another one each time."""
+    for number in range(batches):
+        add_input(spark, place, BASE["hdfs"] + number, number, entries, 100)
+    running = started(query(spark, place / "input", FILES), place / "checkpoint")
+    running.processAllAvailable()
+    running.stop()
+
+
+def add_input(spark: Any, place: Path, number: int, first: int, last: int, step: int) -> None:
+    """The rows of the keys `first` to `last` as FILES files, newer than all the files before."""
+    from pyspark.sql import functions as f
+
+    key = f.col("id")
+    rows = spark.range(first, last, step, FILES).select(
+        f.format_string("customer-%07d", f.pmod(key * 7919, f.lit(5_000_011))).alias("customer"),
+        f.xxhash64(key).alias("item"),
+        (f.pmod(key * 31 + number, f.lit(100_003)) / 100).alias("amount"),
+        f.timestamp_seconds(key % 86_400 + 1_767_225_600).alias("at"),
+    )
+    part = place / "part"
+    rows.write.mode("overwrite").parquet(str(part))
+    for index, file in enumerate(sorted(part.glob("*.parquet"))):
+        moved = place / "input" / f"{number:03}-{index}.parquet"
+        file.rename(moved)
+        os.utime(moved, (1_767_225_600 + number, 1_767_225_600 + number))
+    shutil.rmtree(part)
+
+
+def _await_snapshots(operator: Path, shards: int, version: int) -> None:
+    """Until Spark's maintenance has written them; without, the checkpoint would be of another shape, so it is none."""
+    names = (f"{version}.snapshot", f"{version}.zip")
+    for _ in range(300):
+        if sum((operator / str(shard) / name).exists() for shard in range(shards) for name in names) == shards:
+            return
+        time.sleep(1)
+    raise SystemExit(f"Spark wrote no snapshot of version {version} in every shard of {operator}")
+
+
+if __name__ == "__main__":
+    main()
