@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-# Spark writes a snapshot of an HDFS-backed store when there are more than ten deltas, of RocksDB at the tenth changelog.
+# Spark writes a snapshot of an HDFS-backed store when there are more than ten deltas, of RocksDB at ten changelogs.
 BASE = {"hdfs": 11, "rocksdb": 10}
 DELTAS = 10
 FILES = 2  # files a batch, one for each core
