@@ -1,14 +1,14 @@
 """Checkpoints of a given number of entries, written by a real Spark: one count, sum and max by a string and a long.
 
-    python making.py PLACE PROVIDER ENTRIES [--shards 8] [--tail 5]
+    python making.py PLACE PROVIDER ENTRIES [--shards 8] [--batches 10] [--tail 5]
 
-    PLACE/checkpoint    every key once up to a snapshot in every shard, then `tail` batches that change one key in 100
+    PLACE/checkpoint    every key once in `batches` batches, then `tail` batches that change one key in 100
     PLACE/input         the Parquet files that the query read, in the order of their times
     PLACE/made.json     written last: a place without it is made anew
 
-The last version of every shard is therefore one snapshot and `tail` deltas or changelogs: what a job leaves behind that
-is stopped at any time. Input comes in as many batches as Spark wants before it writes a snapshot, so that no batch, and
-no memory, is larger than a tenth of the state.
+Spark is made to write a snapshot of every shard after the last of `batches`. The newest version of a shard is therefore
+one snapshot and `tail` deltas or changelogs: what a job leaves behind that is stopped at any time. No batch, and so no
+memory, is larger than a tenth of the state.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-# Spark writes a snapshot of an HDFS-backed store when there are more than ten deltas, of RocksDB at ten changelogs.
-BASE = {"hdfs": 11, "rocksdb": 10}
-DELTAS = 10
 FILES = 2  # files a batch, one for each core
 SCHEMA = "customer STRING, item BIGINT, amount DOUBLE, at TIMESTAMP"
 STATE = "spark.sql.streaming.stateStore."
+MIN_DELTAS = f"{STATE}minDeltasForSnapshot"
 PROVIDERS = {
     "hdfs": {},
     "rocksdb": {
@@ -42,21 +41,23 @@ def main() -> None:
     parser.add_argument("provider", choices=sorted(PROVIDERS))
     parser.add_argument("entries", type=int)
     parser.add_argument("--shards", type=int, default=8)
+    parser.add_argument("--batches", type=int, default=10)
     parser.add_argument("--tail", type=int, default=5)
     options = parser.parse_args()
-    made(options.place, options.provider, options.entries, options.shards, options.tail)
+    made(options.place, options.provider, options.entries, options.shards, options.batches, options.tail)
 
 
-def made(place: Path, provider: str, entries: int, shards: int = 8, tail: int = 5) -> Path:
+def made(place: Path, provider: str, entries: int, shards: int = 8, batches: int = 10, tail: int = 5) -> Path:
     """The checkpoint below `place`, made now unless it is there."""
     if not (place / "made.json").exists():
         shutil.rmtree(place, ignore_errors=True)
         (place / "input").mkdir(parents=True)
         spark = session(2, PROVIDERS[provider], shards)
-        _base(spark, place, provider, entries, shards)
-        _tail(spark, place, entries, tail)
+        _base(spark, place, entries, batches)
+        _await_snapshots(spark, place, shards, batches)
+        _tail(spark, place, entries, batches, tail)
         spark.stop()
-        told = {"provider": provider, "entries": entries, "shards": shards, "tail": tail}
+        told = {"provider": provider, "entries": entries, "shards": shards, "batches": batches, "tail": tail}
         (place / "made.json").write_text(json.dumps(told))
     return place / "checkpoint"
 
@@ -74,7 +75,6 @@ def session(cores: int, conf: dict[str, str], shards: int, memory: str = "6g") -
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "false",
         f"{STATE}maintenanceInterval": "2s",
-        f"{STATE}minDeltasForSnapshot": str(DELTAS),
         f"{STATE}maxVersionsToRetainInMemory": "1",
         **conf,
     }
@@ -100,25 +100,46 @@ def started(writer: Any, checkpoint: Path) -> Any:
     return writer.format("noop").option("checkpointLocation", str(checkpoint)).start()
 
 
-def _base(spark: Any, place: Path, provider: str, entries: int, shards: int) -> None:
-    """Every key once, and a snapshot in every shard that has all of them."""
-    batches = BASE[provider]
+def _base(spark: Any, place: Path, entries: int, batches: int) -> None:
+    """Every key once, but for those of the last batch."""
     bounds = [entries * number // batches for number in range(batches + 1)]
-    for number in range(batches):
+    for number in range(batches - 1):
         add_input(spark, place, number, bounds[number], bounds[number + 1], 1)
-    running = started(query(spark, place / "input", FILES), place / "checkpoint")
-    running.processAllAvailable()
-    _await_snapshots(place / "checkpoint" / "state" / "0", shards, batches)
-    running.stop()
+    _run(spark, place)
+    add_input(spark, place, batches - 1, bounds[-2], entries, 1)
 
 
-def _tail(spark: Any, place: Path, entries: int, batches: int) -> None:
+def _await_snapshots(spark: Any, place: Path, shards: int, version: int) -> None:
+    """Run the last batch, and let Spark's maintenance write snapshots of it: without, it is no checkpoint for us."""
+    spark.conf.set(MIN_DELTAS, "1")
+    names = (f"{version}.snapshot", f"{version}.zip")
+    operator = place / "checkpoint" / "state" / "0"
+
+    def there() -> bool:
+        return sum((operator / str(shard) / name).exists() for shard in range(shards) for name in names) == shards
+
+    _run(spark, place, there)
+    spark.conf.unset(MIN_DELTAS)
+
+
+def _tail(spark: Any, place: Path, entries: int, before: int, batches: int) -> None:
     """Changes of one key in 100 each, another one each time."""
     for number in range(batches):
-        add_input(spark, place, BASE["hdfs"] + number, number, entries, 100)
+        add_input(spark, place, before + number, number, entries, 100)
+    _run(spark, place)
+
+
+def _run(spark: Any, place: Path, done: Callable[[], bool] = lambda: True) -> None:
+    """The query, until it has read all its input and `done` says so."""
     running = started(query(spark, place / "input", FILES), place / "checkpoint")
     running.processAllAvailable()
+    for _ in range(600):
+        if done():
+            break
+        time.sleep(1)
     running.stop()
+    if not done():
+        raise SystemExit(f"Spark wrote no snapshots where they were waited for, below {place}")
 
 
 def add_input(spark: Any, place: Path, number: int, first: int, last: int, step: int) -> None:
@@ -139,16 +160,6 @@ def add_input(spark: Any, place: Path, number: int, first: int, last: int, step:
         file.rename(moved)
         os.utime(moved, (1_767_225_600 + number, 1_767_225_600 + number))
     shutil.rmtree(part)
-
-
-def _await_snapshots(operator: Path, shards: int, version: int) -> None:
-    """Until Spark's maintenance has written them; without, the checkpoint would be of another shape, so it is none."""
-    names = (f"{version}.snapshot", f"{version}.zip")
-    for _ in range(300):
-        if sum((operator / str(shard) / name).exists() for shard in range(shards) for name in names) == shards:
-            return
-        time.sleep(1)
-    raise SystemExit(f"Spark wrote no snapshot of version {version} in every shard of {operator}")
 
 
 if __name__ == "__main__":

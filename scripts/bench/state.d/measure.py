@@ -213,7 +213,7 @@ def as_table(cases: Iterator[list[Pair]]) -> str:
         f"Python {sys.version.split()[0]}, pyarrow {pyarrow.__version__}, Spark {pyspark.__version__}.",
         "An aggregation by a string and a long in 8 shards, each a snapshot and 5 deltas; repartitioned to 5. Seconds "
         "are medians of whole processes; `busy` is",
-        "Spark without its start-up. Ratios are ours divided by Spark's, medians over pairs: of whole processes, without "
+        "Spark without its start-up. Ratios are ours by Spark's, medians over pairs: of whole processes, without "
         "Spark's start-up,",
         "of processor time. A load above 1 before a pair means that somebody else was at work: wall times are then "
         "noisy, ratios less so.",
