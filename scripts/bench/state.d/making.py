@@ -22,7 +22,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
 FILES = 2  # files a batch, one for each core
+ROWS_AT_ONCE = 1 << 18
+ROWS = pa.schema(
+    [("customer", pa.string()), ("item", pa.int64()), ("amount", pa.float64()), ("at", pa.timestamp("us", "UTC"))]
+)
 SCHEMA = "customer STRING, item BIGINT, amount DOUBLE, at TIMESTAMP"
 STATE = "spark.sql.streaming.stateStore."
 MIN_DELTAS = f"{STATE}minDeltasForSnapshot"
@@ -104,9 +113,9 @@ def _base(spark: Any, place: Path, entries: int, batches: int) -> None:
     """Every key once, but for those of the last batch."""
     bounds = [entries * number // batches for number in range(batches + 1)]
     for number in range(batches - 1):
-        add_input(spark, place, number, bounds[number], bounds[number + 1], 1)
+        add_input(place, number, bounds[number], bounds[number + 1], 1)
     _run(spark, place)
-    add_input(spark, place, batches - 1, bounds[-2], entries, 1)
+    add_input(place, batches - 1, bounds[-2], entries, 1)
 
 
 def _await_snapshots(spark: Any, place: Path, shards: int, version: int) -> None:
@@ -125,7 +134,7 @@ def _await_snapshots(spark: Any, place: Path, shards: int, version: int) -> None
 def _tail(spark: Any, place: Path, entries: int, before: int, batches: int) -> None:
     """Changes of one key in 100 each, another one each time."""
     for number in range(batches):
-        add_input(spark, place, before + number, number, entries, 100)
+        add_input(place, before + number, number, entries, 100)
     _run(spark, place)
 
 
@@ -142,24 +151,28 @@ def _run(spark: Any, place: Path, done: Callable[[], bool] = lambda: True) -> No
         raise SystemExit(f"Spark wrote no snapshots where they were waited for, below {place}")
 
 
-def add_input(spark: Any, place: Path, number: int, first: int, last: int, step: int) -> None:
+def add_input(place: Path, number: int, first: int, last: int, step: int) -> None:
     """The rows of the keys `first` to `last` as FILES files, newer than all the files before."""
-    from pyspark.sql import functions as f
+    for index in range(FILES):
+        file = place / "input" / f".{number:03}-{index}.parquet"  # hidden from Spark until it is whole
+        with pq.ParquetWriter(file, ROWS) as writer:
+            for start in range(first + index * step, last, ROWS_AT_ONCE * FILES * step):
+                end = min(last, start + ROWS_AT_ONCE * FILES * step)
+                writer.write_batch(_rows(np.arange(start, end, FILES * step), number))
+        os.utime(file, (1_767_225_600 + number, 1_767_225_600 + number))
+        file.rename(file.with_name(file.name[1:]))
 
-    key = f.col("id")
-    rows = spark.range(first, last, step, FILES).select(
-        f.format_string("customer-%07d", f.pmod(key * 7919, f.lit(5_000_011))).alias("customer"),
-        f.xxhash64(key).alias("item"),
-        (f.pmod(key * 31 + number, f.lit(100_003)) / 100).alias("amount"),
-        f.timestamp_seconds(key % 86_400 + 1_767_225_600).alias("at"),
-    )
-    part = place / "part"
-    rows.write.mode("overwrite").parquet(str(part))
-    for index, file in enumerate(sorted(part.glob("*.parquet"))):
-        moved = place / "input" / f"{number:03}-{index}.parquet"
-        file.rename(moved)
-        os.utime(moved, (1_767_225_600 + number, 1_767_225_600 + number))
-    shutil.rmtree(part)
+
+def _rows(keys: Any, number: int) -> Any:
+    """A row for each key: customers have some ten items, amounts and times change with `number`."""
+    padded = pc.utf8_lpad(pa.array(keys * 7919 % 5_000_011).cast(pa.string()), 7, "0")
+    columns = [
+        pc.binary_join_element_wise("customer-", padded, ""),
+        pa.array((keys * 0x1E3779B97F4A7C15) & 0x7FFFFFFFFFFFFFFF),
+        pa.array((keys * 31 + number) % 100_003 / 100),
+        pa.array((keys % 86_400 + 1_767_225_600) * 1_000_000).cast(pa.timestamp("us", "UTC")),
+    ]
+    return pa.record_batch(columns, schema=ROWS)
 
 
 if __name__ == "__main__":
