@@ -120,7 +120,7 @@ def as_table(compared: list[Compared]) -> str:
         f"{pyspark.__version__} with `local[2]`: a query of {SHARDS} shards after {BATCHES + TAIL}",
         f"batches, {TAIL} of them after the last snapshot. Seconds from the query's start to its first commit in one "
         "warm Spark, medians;",
-        "the ratio of each pair, after / before, is told as min / median / max. Hadoop's `.crc` files are counted, too.",
+        "the ratio of each pair, after / before, as min / median / max. Hadoop's `.crc` files are counted, too.",
         "",
         "| provider | files | compacted | left | before | after | ratio | pairs | load |",
         "|---|---|---|---|---|---|---|---|---|",
