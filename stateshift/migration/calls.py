@@ -113,5 +113,5 @@ def verify(workdir: Workdir, doors: Doors) -> Verdict:
         if gone_on:
             notes.append(f"{adopted.job} has gone on from its image since: the image's files were not asked")
         kinds = ("FenceSource", "SubmitJob") if gone_on else ()
-        broken += executor.ask(adopted.plan, plan, adopted, world, kinds)
+        broken += executor.ask(adopted.plan, plan, adopted, world, kinds, doors.fleet)
     return Verdict(tuple(broken), tuple(notes))
