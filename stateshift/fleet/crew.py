@@ -31,6 +31,7 @@ from stateshift.world import Meter, Unwatched, World
 TAKEN = (CopyFiles, TransformShard, CompareImages)
 ATTEMPTS_MAX = 4
 MUSTERED_MAX = 64
+WORTHWHILE_BYTES = 64 * 1024 * 1024  # below it nobody waits for a few large steps
 
 # What an executor's Python must have beside the standard library; storages bring their own.
 MODULES = ("mmh3", "numpy", "pyarrow", "xxhash", "google_crc32c", "cramjam")
@@ -100,12 +101,11 @@ class Crew:
 
     def begin(self, phase: str, steps: Sequence[Step], world: World) -> None:
         """What a person who chose a fleet should know of this phase."""
-        slots = self._carrier.slots(0)
-        if 0 < len(steps) < slots:
-            largest = max(steps, key=lambda step: step.bytes)
+        slots, size = self._carrier.slots(0), sum(step.bytes for step in steps)
+        if len(steps) < slots and size >= WORTHWHILE_BYTES:
             self._meter.say(
-                f"fleet: {phase} has {len(steps)} step{'s' if len(steps) > 1 else ''} for {slots} executors' cores; "
-                f"the largest ({largest.name}) reads {largest.bytes} bytes"
+                f"fleet: {phase} is {len(steps)} step{'s' if len(steps) > 1 else ''} ({size >> 20} MiB), and {slots} "
+                "could be at work: a file, and a shard, is one step's"
             )
         if world.pace is not None and (world.pace.bytes_per_second or world.pace.operations_per_second):
             self._meter.say(f"fleet: the throttle is shared out, a {slots}th to each step at work")
@@ -163,8 +163,8 @@ class Crew:
                 raise ClusterError(
                     f"an executor wrote {path} to {step.target}, and it is not to be seen from here",
                     cluster=self._carrier.master,
-                    hint="every executor must see the same disk there; take the run back (stateshift rollback WORKDIR), "
-                    "then use a storage that all can reach, or no --fleet",
+                    hint="every executor must see the same disk there; stateshift rollback WORKDIR, then use a storage "
+                    "that all can reach, or no --fleet",
                 )
 
 

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,7 +27,6 @@ from stateshift.errors import ClusterError, Interrupted, StateshiftError
 from stateshift.fleet import ending
 from stateshift.fleet.crew import Lost, answered
 from stateshift.fleet.masters import kind_of, refuse_unreachable
-from stateshift.fleet.orders import missing_package
 from stateshift.fleet.package import write_package
 from stateshift.world import Meter
 
@@ -191,11 +191,7 @@ class SparkCarrier:
     # -- the start
 
     def _start(self, java: str, output: IO[bytes]) -> Any:
-        try:
-            from pyspark import SparkConf, SparkContext
-            from pyspark.java_gateway import launch_gateway
-        except ImportError as error:
-            raise missing_package("pyspark", "here, the driver,") from error
+        SparkConf, SparkContext, launch_gateway = _pyspark()
         conf = SparkConf(loadDefaults=False)
         for key, value in {**OURS, **(LOCAL if not self.far else {}), "spark.master": self._master}.items():
             conf.set(key, value)
@@ -224,6 +220,22 @@ class SparkCarrier:
             hint=f"its log says more: {self._log}; the driver's Spark must be of the cluster's version (SPARK_HOME, or "
             "pip install pyspark==VERSION), with a Java that it runs on (JAVA_HOME)",
         )
+
+
+def _pyspark() -> tuple[Any, Any, Any]:
+    """What we need of it. It has views on other packages' versions, which are nobody's business here."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from pyspark import SparkConf, SparkContext
+            from pyspark.java_gateway import launch_gateway
+    except ImportError as error:
+        raise ClusterError(
+            f"the Python package pyspark cannot be imported ({error})",
+            cluster="fleet",
+            hint="pip install pyspark==VERSION, with the version of the cluster's Spark",
+        ) from error
+    return SparkConf, SparkContext, launch_gateway
 
 
 def _errand() -> Any:

@@ -9,7 +9,7 @@
     calls        what can be asked of a run
 """
 
-from stateshift.migration.calls import Verdict, apply, progress_of, resume, rollback, status, verify
+from stateshift.migration.calls import Verdict, apply, progress_of, resume, rollback, spec_of, status, verify
 from stateshift.migration.doors import Doors, real_doors, world_of
 from stateshift.migration.enlisting import enlisted
 from stateshift.migration.proposing import (
@@ -36,6 +36,7 @@ __all__ = [
     "real_doors",
     "resume",
     "rollback",
+    "spec_of",
     "status",
     "verify",
     "world_of",

@@ -12,7 +12,7 @@ from stateshift.migration.doors import Doors, world_of
 from stateshift.migration.proposing import Proposal, encode_proposal, jobs_of, refuse
 from stateshift.migration.running import Run, proposal_of
 from stateshift.report import Report, summarize
-from stateshift.spec import to_plain_spec
+from stateshift.spec import Spec, to_plain_spec
 from stateshift.workdir import Workdir
 
 
@@ -76,6 +76,12 @@ def rollback(workdir: Workdir, doors: Doors, discard_progress: bool = False) -> 
             run.refuse_to_lose_progress()
         journal.append(RollbackStarted(doors.clock.now(), discard_progress))
         return run.back()
+
+
+def spec_of(workdir: Workdir) -> Spec:
+    """What a run was asked to do."""
+    workdir.require()
+    return proposal_of(workdir).spec
 
 
 def status(workdir: Workdir) -> Report:

@@ -4,15 +4,20 @@ that does not come; and let go however the run ends."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from shlex import quote
+from typing import TYPE_CHECKING
 
-from stateshift.errors import StateshiftError
+from stateshift.errors import Interrupted, StateshiftError
 from stateshift.migration.doors import Doors
 from stateshift.spec import Spec
 from stateshift.storage import locations
 from stateshift.workdir import Workdir
+
+if TYPE_CHECKING:
+    from stateshift.fleet import Carrier, Crew
 
 LOG = "fleet.log"
 
@@ -23,25 +28,42 @@ def enlisted(doors: Doors, master: str | None, spec: Spec, workdir: Workdir) -> 
     if master is None:
         yield doors
         return
-    from stateshift.fleet import Crew, check_places
+    from stateshift.fleet import check_places
 
     places = places_of(spec)
     for line in check_places(master, places):
         doors.meter.say(f"fleet: {line}")
     workdir.create()
-    carrier = doors.open_fleet(master, workdir.path / LOG, doors.meter, doors.stop)
+    with _telling(workdir):
+        carrier = doors.open_fleet(master, workdir.path / LOG, doors.meter, doors.stop)
     try:
-        crew = Crew(carrier, doors.meter)
-        crew.muster(places, [place for place in places if _is_directory(place)])
+        with _telling(workdir):
+            crew = mustered(carrier, doors, places)
         yield replace(doors, fleet=crew)
-    except StateshiftError as error:
-        if error.hint is not None:  # before the run has begun nobody else knows its workdir
-            error.hint = error.hint.replace("; go on with or without it: stateshift resume WORKDIR", "") if (
-                not workdir.exists
-            ) else error.hint
-        raise
     finally:
         carrier.close()
+
+
+def mustered(carrier: Carrier, doors: Doors, places: Sequence[str]) -> Crew:
+    from stateshift.fleet import Crew
+
+    crew = Crew(carrier, doors.meter)
+    crew.muster(places, [place for place in places if _is_directory(place)])
+    return crew
+
+
+@contextmanager
+def _telling(workdir: Workdir) -> Iterator[None]:
+    """What goes wrong here is no failure of the run: it has not begun, or is as it was."""
+    try:
+        yield
+    except StateshiftError as error:
+        again = f"stateshift resume {quote(str(workdir.path))}" if workdir.exists else "the same command again"
+        if isinstance(error, Interrupted):
+            error.hint = again
+        elif error.hint is not None:
+            error.hint = error.hint.replace("stateshift resume WORKDIR", again)
+        raise
 
 
 def places_of(spec: Spec) -> list[str]:
