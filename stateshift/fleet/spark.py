@@ -64,7 +64,8 @@ class SparkCarrier:
         self._at_work = 0
         self._over: StateshiftError | None = None
         try:
-            with log.open("ab") as output, ThreadPoolExecutor(1) as elsewhere:
+            with log.open("ab") as output, ThreadPoolExecutor(1) as elsewhere, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Spark has views on other packages' versions: nobody's business here
                 # Not in the main thread: there Spark would take Ctrl-C for itself.
                 self._context = elsewhere.submit(self._start, java, output).result()
         except BaseException:
@@ -223,12 +224,10 @@ class SparkCarrier:
 
 
 def _pyspark() -> tuple[Any, Any, Any]:
-    """What we need of it. It has views on other packages' versions, which are nobody's business here."""
+    """What we need of it."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from pyspark import SparkConf, SparkContext
-            from pyspark.java_gateway import launch_gateway
+        from pyspark import SparkConf, SparkContext
+        from pyspark.java_gateway import launch_gateway
     except ImportError as error:
         raise ClusterError(
             f"the Python package pyspark cannot be imported ({error})",
