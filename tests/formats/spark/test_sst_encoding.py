@@ -1,5 +1,5 @@
-"""Tables of ours: read back by our own reader, and by what RocksDB itself would look at. That RocksDB opens them is shown
-in acceptance/test_tables."""
+"""Tables of ours: read back by our own reader, and every byte of what names them. That RocksDB opens them is shown in
+acceptance/test_tables."""
 
 from __future__ import annotations
 
@@ -75,8 +75,7 @@ def test_sizes_are_written_as_varints(sizes: list[tuple[int, int]]) -> None:
     assert heads_of(keys, values).to_pylist() == [b"\0" + varint(key) + varint(value) for key, value in sizes]
 
 
-# The edit RocksDB 9.8 itself wrote for the same two tables would differ in optional fields alone; this one was opened by
-# 6.20, 7.9, 8.3 and 9.8.
+# What RocksDB 6.20, 7.9, 8.3 and 9.8 open.
 EDIT = (
     b"\x01\x1aleveldb.BytewiseComparator\x02\x00\x09\x00\x03\x05\x04\x01"
     b"\x67\x06\x02\x80\x02\x09a\x01\0\0\0\0\0\0\0\x09c\x01\0\0\0\0\0\0\0\0\0\x01"
