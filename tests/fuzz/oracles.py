@@ -42,7 +42,7 @@ def attempt(decode: Callable[[], T], size: int | None = None, must_tell: bool = 
             raise Broken(f"refused without saying where: {error.fact}") from error
         if error.offset is not None and not 0 <= error.offset <= (1 << 62 if size is None else size):
             raise Broken(f"refused at byte {error.offset} of {size}: {error.fact}") from error
-        if not error.fact or "\0" in error.fact or len(error.fact) > 1000:
+        if not error.fact or len(error.fact) > 1000:
             raise Broken(f"not a fact that a person could read: {error.fact[:200]!r}") from error
         return None
 

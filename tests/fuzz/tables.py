@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import struct
+import warnings
 import zipfile
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import pairwise
 
 from stateshift.formats.spark import rocksdb, sst
@@ -57,14 +57,14 @@ def run_sst(data: bytes) -> None:
 def zipped(data: bytes) -> bytes:
     """name NUL content, each behind its size."""
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
+    with zipfile.ZipFile(out, "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of names that stand twice
         for item in _sized(data):
             name, _, content = item.partition(b"\0")
             kind = zipfile.ZIP_DEFLATED if len(content) > 20 else zipfile.ZIP_STORED
             info = zipfile.ZipInfo(name.decode("utf-8", "replace") or "x")
             info.compress_type = kind
-            with suppress(UserWarning):
-                archive.writestr(info, content)
+            archive.writestr(info, content)
     return out.getvalue()
 
 

@@ -16,6 +16,7 @@ other is refused, for its writes would be missed.
 from __future__ import annotations
 
 import io
+import re
 import struct
 import zipfile
 import zlib
@@ -26,7 +27,14 @@ from typing import Any
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.crc import masked_crc32c
-from stateshift.formats.spark.text import decode_object, decode_text, decode_version, encode_object, number_of
+from stateshift.formats.spark.text import (
+    decode_object,
+    decode_text,
+    decode_version,
+    encode_object,
+    half_pairs,
+    number_of,
+)
 
 VERSIONS = (1, 2)
 METADATA = "metadata"
@@ -37,6 +45,7 @@ MEMBER_BYTES_MAX = 64 * 1024 * 1024
 # itself reaches 1,032.
 METADATA_RATIO_MAX, DEFLATE_RATIO_MAX = 200, 1032
 
+_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 _LOG_BLOCK = 32_768
 _BATCH = struct.Struct("<IHBQI")
 _WHAT = "a RocksDB snapshot"
@@ -146,6 +155,8 @@ def _check_room(archive: zipfile.ZipFile, size: int) -> None:
     if sum(member.compress_size for member in members) > size:
         raise FormatError(f"{_WHAT} holds files that lie over each other", None, 0)
     for member in members:
+        if not 0 <= member.header_offset < size:
+            raise FormatError(f"{_WHAT} lists {member.filename!r} where it has no bytes", None, size)
         if member.file_size > DEFLATE_RATIO_MAX * member.compress_size + 64:
             claim = f"{member.filename!r} of {member.file_size} bytes in {member.compress_size}"
             raise FormatError(f"{_WHAT} holds a file that cannot be: {claim}", None, member.header_offset)
@@ -195,7 +206,7 @@ def _tables(plain: dict[str, Any], start: int) -> tuple[Table, ...]:
 
 def _table(item: Any, start: int) -> Table:
     names = (item.get("localFileName"), item.get("dfsSstFileName")) if isinstance(item, dict) else (None, None)
-    if not all(isinstance(name, str) and name and "/" not in name and "\\" not in name for name in names):
+    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
         raise FormatError(f"{_WHAT} lists a table without a plain name", None, start)
     return Table(str(names[0]), str(names[1]), number_of(item, "sizeBytes", _WHAT, start))
 
@@ -203,7 +214,8 @@ def _table(item: Any, start: int) -> Table:
 def _families(plain: dict[str, Any], start: int) -> dict[str, int]:
     families = plain.get("columnFamilyMapping") or {}
     right = isinstance(families, dict) and all(
-        isinstance(value, int) and 0 <= value < 1 << 15 for value in families.values()
+        isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 15 and not half_pairs(name)
+        for name, value in families.items()
     )
     if not right or len(set(families.values())) != len(families):
         raise FormatError(f"{_WHAT} has column families without ids of their own", None, start)

@@ -135,7 +135,7 @@ def _checked(content: bytes, handle: _Handle, check: int) -> bytes:
     offset, size = handle
     end = offset + size
     if end + _TRAILER > len(content):
-        raise FormatError(f"{_WHAT} ends early: a block of {size} bytes", None, offset)
+        raise FormatError(f"{_WHAT} ends before its block of {size} bytes at {offset} does", None, len(content))
     expected = _CHECKSUMS[check]
     if expected and expected(content[offset:end], content[end]) != _U32.unpack_from(content, end + 1)[0]:
         raise FormatError(f"{_WHAT}: a block's checksum does not fit its content", None, offset)
