@@ -86,7 +86,7 @@ def check_zip(content: bytes) -> None:
         bad = archive.testzip()
         if bad is not None:
             start = archive.getinfo(bad).header_offset
-            raise FormatError(f"{_WHAT} is damaged: {bad!r} in it does not have its checksum", None, start)
+            raise FormatError(f"{_WHAT} is damaged: {bad[:80]!r} in it does not have its checksum", None, start)
 
 
 @contextmanager
@@ -156,9 +156,9 @@ def _check_room(archive: zipfile.ZipFile, size: int) -> None:
         raise FormatError(f"{_WHAT} holds files that lie over each other", None, 0)
     for member in members:
         if not 0 <= member.header_offset < size:
-            raise FormatError(f"{_WHAT} lists {member.filename!r} where it has no bytes", None, size)
+            raise FormatError(f"{_WHAT} lists {member.filename[:80]!r} where it has no bytes", None, size)
         if member.file_size > DEFLATE_RATIO_MAX * member.compress_size + 64:
-            claim = f"{member.filename!r} of {member.file_size} bytes in {member.compress_size}"
+            claim = f"{member.filename[:80]!r} of {member.file_size} bytes in {member.compress_size}"
             raise FormatError(f"{_WHAT} holds a file that cannot be: {claim}", None, member.header_offset)
 
 
@@ -166,7 +166,7 @@ def _check_members(archive: zipfile.ZipFile) -> None:
     for member in archive.infolist():
         name = member.filename
         if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name:
-            raise FormatError(f"{_WHAT} holds a file with a name that climbs out: {name!r}", None, member.header_offset)
+            raise FormatError(f"{_WHAT} holds a file with a name that climbs out: {name[:80]!r}", None, member.header_offset)
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise FormatError(f"{_WHAT} holds a file compressed as Java never does", None, member.header_offset)
         # What goes beyond the first block of a log we have no file of.
