@@ -166,7 +166,8 @@ def _check_members(archive: zipfile.ZipFile) -> None:
     for member in archive.infolist():
         name = member.filename
         if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name:
-            raise FormatError(f"{_WHAT} holds a file with a name that climbs out: {name[:80]!r}", None, member.header_offset)
+            fact = f"{_WHAT} holds a file with a name that climbs out: {name[:80]!r}"
+            raise FormatError(fact, None, member.header_offset)
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise FormatError(f"{_WHAT} holds a file compressed as Java never does", None, member.header_offset)
         # What goes beyond the first block of a log we have no file of.
