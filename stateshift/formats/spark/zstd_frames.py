@@ -36,11 +36,12 @@ def decompress(stream: Stream) -> Iterator[bytes]:
     with contextlib.closing(pyarrow.CompressedInputStream(pyarrow.PythonFile(source, mode="r"), "zstd")) as raw:
         try:
             produced = 0
-            while piece := raw.read(_PIECE):
-                produced += len(piece)
+            room = bytearray(_PIECE)  # `read` would leak what it was about to return whenever it raises (pyarrow 26)
+            while count := raw.readinto(room):
+                produced += count
                 if produced > _EXPANDED_MAX + _EXPANSION_MAX * (stream.offset - start):
                     raise FormatError(f"a zstd stream goes on beyond {produced} bytes from next to none", None, start)
-                yield piece
+                yield bytes(room[:count])
         except OSError as error:
             raise FormatError(f"a zstd frame is damaged: {error}", None, start) from error
 
