@@ -57,32 +57,46 @@ class _Handle(NamedTuple):
     size: int
 
 
+class DataBlock(NamedTuple):
+    """A block of entries, decompressed, and where it stands in the table."""
+
+    content: bytes
+    offset: int
+
+
 def decode_sst(content: bytes) -> Iterator[TableEntry]:
     """The table's entries in their order: keys ascending, of one key the newest first."""
-    check, metaindex, index = _decode_footer(content)
-    delta = _check_properties(content, metaindex, check)
-    end = 0
     last = TableEntry(b"", 1 << 56, PUT, b"")
-    for handle in _index(_block(content, index, check), index, delta):
-        if handle.offset < end:  # or a small index could name one block over and over
-            raise FormatError(f"{_WHAT} has blocks that are not behind each other", None, handle.offset)
-        end = handle.offset + handle.size + _TRAILER
-        for key, value in _entries(_block(content, handle, check), handle.offset):
-            entry = _entry(key, value, handle.offset)
+    for block in data_blocks(content):
+        for entry in entries_of(block):
             if entry.key < last.key or (entry.key == last.key and entry.sequence >= last.sequence):
-                raise FormatError(f"{_WHAT} holds entries that are not in their order", None, handle.offset)
+                raise FormatError(f"{_WHAT} holds entries that are not in their order", None, block.offset)
             last = entry
             yield entry
 
 
-def _entry(key: bytes, value: bytes, offset: int) -> TableEntry:
-    if len(key) < 8:
-        raise FormatError(f"{_WHAT} holds a key without a sequence", None, offset)
-    (tail,) = _U64.unpack_from(key, len(key) - 8)
-    kind = tail & 0xFF
-    if kind not in (PUT, MERGE, *DELETES):
-        raise FormatError(f"{_WHAT} holds an entry of type {kind}", None, offset)
-    return TableEntry(key[:-8], tail >> 8, kind, value)
+def data_blocks(content: bytes) -> Iterator[DataBlock]:
+    """The table's blocks of entries, each checked as it comes."""
+    check, metaindex, index = _decode_footer(content)
+    delta = _check_properties(content, metaindex, check)
+    end = 0
+    for handle in _index(_block(content, index, check), index, delta):
+        if handle.offset < end:  # or a small index could name one block over and over
+            raise FormatError(f"{_WHAT} has blocks that are not behind each other", None, handle.offset)
+        end = handle.offset + handle.size + _TRAILER
+        yield DataBlock(_block(content, handle, check), handle.offset)
+
+
+def entries_of(block: DataBlock) -> Iterator[TableEntry]:
+    unpack = _U64.unpack_from
+    for key, value in _entries(*block):
+        if len(key) < 8:
+            raise FormatError(f"{_WHAT} holds a key without a sequence", None, block.offset)
+        tail = unpack(key, len(key) - 8)[0]
+        kind = tail & 0xFF
+        if kind not in (PUT, MERGE, *DELETES):
+            raise FormatError(f"{_WHAT} holds an entry of type {kind}", None, block.offset)
+        yield TableEntry(key[:-8], tail >> 8, kind, value)
 
 
 def _decode_footer(content: bytes) -> tuple[int, _Handle, _Handle]:
