@@ -31,7 +31,7 @@ def test_every_kept_input_is_of_a_format_that_there_is() -> None:
 def test_where_fuzzing_starts_breaks_nothing(name: str) -> None:
     seeds = list(TARGETS[name].seeds())
     assert seeds
-    for seed in seeds[:: max(1, len(seeds) // 40)]:
+    for seed in seeds[:: max(1, len(seeds) // (6 if name in SLOW else 20))]:
         affordable(TARGETS[name].run, seed)
 
 
@@ -77,11 +77,12 @@ def mutated(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_mutated_seeds_break_nothing(name: str, data: st.DataObject) -> None:
     run = TARGETS[name].run
-    run(data.draw(mutated(SEEDS[name])))
+    if name not in SLOW or data.draw(st.integers(0, 2)) == 0:
+        run(data.draw(mutated(SEEDS[name])))
 
 
 SEEDS = {name: [seed for seed in target.seeds() if seed] for name, target in TARGETS.items()}
