@@ -16,17 +16,26 @@ other is refused, for its writes would be missed.
 from __future__ import annotations
 
 import io
+import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.crc import masked_crc32c
-from stateshift.formats.spark.text import decode_object, decode_text, decode_version, encode_object, number_of
+from stateshift.formats.spark.text import (
+    decode_object,
+    decode_text,
+    decode_version,
+    encode_object,
+    half_pairs,
+    number_of,
+)
 
 VERSIONS = (1, 2)
 FIRST_TABLE = 2  # of a database that we make: the number before it is its MANIFEST's
@@ -34,6 +43,11 @@ METADATA = "metadata"
 MEMBERS_MAX = 10_000
 MEMBER_BYTES_MAX = 64 * 1024 * 1024
 
+# How often its own size a member may hold: metadata lists names with random parts, which hardly compress; deflate
+# itself reaches 1,032.
+METADATA_RATIO_MAX, DEFLATE_RATIO_MAX = 200, 1032
+
+_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 _LOG_BLOCK = 32_768
 _BATCH = struct.Struct("<IHBQI")
 _WHAT = "a RocksDB snapshot"
@@ -65,13 +79,30 @@ class RocksDBSnapshot:
 
 def decode_zip(content: bytes) -> RocksDBSnapshot:
     """What the zip's metadata says; everything else in it is RocksDB's own."""
+    with _opened(content) as archive:
+        return decode_snapshot_metadata(_metadata(archive))
+
+
+def check_zip(content: bytes) -> None:
+    """Read every member to its end: RocksDB is handed all of them."""
+    with _opened(content) as archive:
+        bad = archive.testzip()
+        if bad is not None:
+            start = archive.getinfo(bad).header_offset
+            raise FormatError(f"{_WHAT} is damaged: {bad[:80]!r} in it does not have its checksum", None, start)
+
+
+@contextmanager
+def _opened(content: bytes) -> Iterator[zipfile.ZipFile]:
+    """The zip, its members checked; whatever Python's reader says of damaged ones in our words."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            _check_room(archive, len(content))
             _check_members(archive)
-            return decode_snapshot_metadata(_member(archive, METADATA))
+            yield archive
     except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, ValueError, RuntimeError) as error:
         raise FormatError(f"{_WHAT} is no readable zip: {error}", None, len(content)) from error
-    except (OSError, IndexError, OverflowError) as error:
+    except (OSError, IndexError, OverflowError, struct.error) as error:
         raise FormatError(f"{_WHAT} is a damaged zip: {error}", None, len(content)) from error
 
 
@@ -120,24 +151,36 @@ def _text(snapshot: RocksDBSnapshot) -> str:
     return encode_object(plain)
 
 
-def _check_members(archive: zipfile.ZipFile) -> None:
+def _check_room(archive: zipfile.ZipFile, size: int) -> None:
+    """Members that lie over each other, or claim what deflate cannot hold, are a bomb: small, and no end to it."""
     members = archive.infolist()
     if len(members) > MEMBERS_MAX:
         raise FormatError(f"{_WHAT} holds {len(members)} files", None, 0)
+    if sum(member.compress_size for member in members) > size:
+        raise FormatError(f"{_WHAT} holds files that lie over each other", None, 0)
     for member in members:
+        if not 0 <= member.header_offset < size:
+            raise FormatError(f"{_WHAT} lists {member.filename[:80]!r} where it has no bytes", None, size)
+        if member.file_size > DEFLATE_RATIO_MAX * member.compress_size + 64:
+            claim = f"{member.filename[:80]!r} of {member.file_size} bytes in {member.compress_size}"
+            raise FormatError(f"{_WHAT} holds a file that cannot be: {claim}", None, member.header_offset)
+
+
+def _check_members(archive: zipfile.ZipFile) -> None:
+    for member in archive.infolist():
         name = member.filename
         if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name:
-            raise FormatError(f"{_WHAT} holds a file with a name that climbs out: {name!r}", None, member.header_offset)
+            fact = f"{_WHAT} holds a file with a name that climbs out: {name[:80]!r}"
+            raise FormatError(fact, None, member.header_offset)
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise FormatError(f"{_WHAT} holds a file compressed as Java never does", None, member.header_offset)
-        if name.endswith(".log") and not _is_without_writes(_content(archive, member)):
+        # What goes beyond the first block of a log we have no file of.
+        if name.endswith(".log") and (member.file_size > _LOG_BLOCK or not _is_without_writes(archive.read(member))):
             raise FormatError(f"{_WHAT} holds a write-ahead log with writes in it", None, member.header_offset)
 
 
 def _is_without_writes(log: bytes) -> bool:
     """Whether a write-ahead log holds nothing but batches of no writes."""
-    if len(log) > _LOG_BLOCK:  # what goes beyond the first block we have no file of
-        return False
     for start in range(0, len(log), _BATCH.size):
         if start + _BATCH.size > len(log):
             return False
@@ -148,19 +191,15 @@ def _is_without_writes(log: bytes) -> bool:
     return True
 
 
-def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    found = next((member for member in archive.infolist() if member.filename == name), None)
-    if found is None:
-        raise FormatError(f"{_WHAT} holds no {name}", None, 0)
-    return _content(archive, found)
-
-
-def _content(archive: zipfile.ZipFile, found: zipfile.ZipInfo) -> bytes:
-    with archive.open(found) as file:
-        content = file.read(MEMBER_BYTES_MAX + 1)
-    if len(content) > MEMBER_BYTES_MAX:
-        raise FormatError(f"{_WHAT} has a {found.filename} of more than 64 MiB", None, found.header_offset)
-    return content
+def _metadata(archive: zipfile.ZipFile) -> bytes:
+    found = [member for member in archive.infolist() if member.filename == METADATA]
+    if len(found) != 1:
+        raise FormatError(f"{_WHAT} holds {'more than one' if found else 'no'} {METADATA}", None, 0)
+    size, room = found[0].file_size, METADATA_RATIO_MAX * found[0].compress_size + 4096
+    if size > min(MEMBER_BYTES_MAX, room):
+        fact = f"{_WHAT} has metadata of {size} bytes, which Spark's never are"
+        raise FormatError(fact, None, found[0].header_offset)
+    return archive.read(found[0])
 
 
 def _tables(plain: dict[str, Any], start: int) -> tuple[Table, ...]:
@@ -172,7 +211,7 @@ def _tables(plain: dict[str, Any], start: int) -> tuple[Table, ...]:
 
 def _table(item: Any, start: int) -> Table:
     names = (item.get("localFileName"), item.get("dfsSstFileName")) if isinstance(item, dict) else (None, None)
-    if not all(isinstance(name, str) and name and "/" not in name and "\\" not in name for name in names):
+    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
         raise FormatError(f"{_WHAT} lists a table without a plain name", None, start)
     return Table(str(names[0]), str(names[1]), number_of(item, "sizeBytes", _WHAT, start))
 
@@ -180,7 +219,8 @@ def _table(item: Any, start: int) -> Table:
 def _families(plain: dict[str, Any], start: int) -> dict[str, int]:
     families = plain.get("columnFamilyMapping") or {}
     right = isinstance(families, dict) and all(
-        isinstance(value, int) and 0 <= value < 1 << 15 for value in families.values()
+        isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 15 and not half_pairs(name)
+        for name, value in families.items()
     )
     if not right or len(set(families.values())) != len(families):
         raise FormatError(f"{_WHAT} has column families without ids of their own", None, start)
