@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.engines.spark.columns import array, arrow_type
-from stateshift.engines.spark.entries import entries
 from stateshift.engines.spark.survey import survey
 from stateshift.engines.spark.vectors import fits, structs
 from stateshift.engines.spark.views import views_of
@@ -19,6 +18,7 @@ from stateshift.formats.blocks import binary
 from stateshift.formats.spark.types import ArrayType, Atomic, DecimalType, MapType, StructType
 from stateshift.formats.spark.unsafe_row import decode_row
 from tests.look.golden_images import HERE, STATEFUL, on_a_disk
+from tests.support.entries import entries
 
 ROW = StructType(("n", "s"), (Atomic("long"), Atomic("string")))
 
