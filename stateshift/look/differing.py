@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from stateshift.engines.spark.entries import entries
 from stateshift.engines.spark.sameness import Form, common_name, forms
-from stateshift.engines.spark.views import StoreView
+from stateshift.engines.spark.store_view import StoreView
 from stateshift.look.piles import Piles
 from stateshift.look.selecting import Opened, opened
 from stateshift.storage.opening import open_patiently

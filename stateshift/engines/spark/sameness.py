@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stateshift.engines.spark.encoders import PLAIN, bare, listed
-from stateshift.engines.spark.views import StoreView
+from stateshift.engines.spark.store_view import StoreView
 
 Bytes = Callable[[bytes], bytes]
 Show = Callable[[bytes], Any]
