@@ -19,6 +19,8 @@ from stateshift.plain import to_plain
 from stateshift.storage.local import LocalStorage
 from tests.engines.spark.test_transforms_golden import STATEFUL
 
+LONG_KEY = '{"type":"struct","fields":[{"name":"k","type":"long","nullable":true,"metadata":{}}]}'
+
 
 @pytest.mark.parametrize("case", STATEFUL, ids=lambda case: case.name)
 def test_a_block_of_keys_is_placed_as_each_of_them_alone(case: Path) -> None:
@@ -46,7 +48,7 @@ def _assert_same_texts(operator: str, store: str, rule: KeyRule, keys: list[byte
 
 
 def test_a_key_that_is_not_encoded_as_it_should_be_is_refused_as_alone() -> None:
-    rule = KeyRule("row", '{"type":"struct","fields":[{"name":"k","type":"long","nullable":true,"metadata":{}}]}', 1, True)
+    rule = KeyRule("row", LONG_KEY, 1, True)
     good = b"\0" + bytes(8) + (7).to_bytes(8, "little")
     assert len(hashing(rule)(binary([good] * 3))) == 3
     assert hashing(rule)(binary([])).dtype == np.int64
