@@ -80,7 +80,8 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Ground:
     for path in (folder / "orders").rglob("*"):
         os.utime(path, (1_700_000_000, 1_700_000_000))
     job = {"name": "orders", "checkpoint_location": "orders", "remote_location": "target", "mode": "fork"}
-    spec = {"version": 1, "engine": "spark", "throttle": {"operations_per_second": OPERATIONS_PER_SECOND}, "jobs": [job]}
+    throttle = {"operations_per_second": OPERATIONS_PER_SECOND}
+    spec = {"version": 1, "engine": "spark", "throttle": throttle, "jobs": [job]}
     (folder / "spec.json").write_text(json.dumps(spec))
     ground = Ground(folder, {}, [])
     ground.apply("without")
