@@ -22,10 +22,10 @@ from stateshift.engines.spark import layout
 from stateshift.engines.spark.asked import Asked
 from stateshift.engines.spark.bundles import bundled
 from stateshift.engines.spark.comparing import PART, PLAIN_ROWS, ROWS
-from stateshift.engines.spark.entries import ROW_CHECKSUM
 from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.log_changes import Change, joined_logs, logs_of, operators_of, paths_of
 from stateshift.engines.spark.pieces import PIECE_BYTES_MAX, Piece, is_rewritten, pieces_of, whole, written
+from stateshift.engines.spark.settings import ROW_CHECKSUM
 from stateshift.engines.spark.sums import cannot_add
 from stateshift.engines.spark.wishes import CODEC, wishes_of
 from stateshift.engines.spark.zip_format import zip_format, zip_format_guessed
