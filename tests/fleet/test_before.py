@@ -22,7 +22,7 @@ from stateshift.world import Unwatched
 LOST = (
     "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most "
     "recent failure: Lost task 0.0 in stage 3.0 (TID 3) (127.0.0.1 executor 0): ExecutorLostFailure (executor 0 exited "
-    "caused by one of the running tasks) Reason: Command exited with code 137\nDriver stacktrace:\n\tat org.apache.spark.x"
+    "caused by one of the running tasks) Reason: Command exited with code 137\nDriver stacktrace:\n\tat org.apache.x"
 )
 VERSIONS = (
     "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different "
