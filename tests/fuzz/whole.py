@@ -156,12 +156,12 @@ MODULES = tuple(
         "restart",
         "chains",
         "deep",
-        "entries",
+        "folding",
+        "settling",
         "rowcheck",
         "joins",
         "sidecars",
         "snapshots",
-        "views",
     )
 )
 

@@ -81,7 +81,7 @@ def key_hash(rule: KeyRule) -> Callable[[bytes], int]:
         return lambda key: 0
     schema = decode_struct(rule.schema)
     columns, types = rule.columns, schema.types[: rule.columns]
-    inner = rule.form == "range" and _is_element(schema)
+    inner = rule.form == "range" and is_element(schema)
     if inner:
         types = (_part(types[0]),)
     row_of = _ROWS[rule.form]
@@ -146,7 +146,7 @@ def _columns(plain: Any, start: int, end: int) -> str:
     return json.dumps({**plain, "fields": plain["fields"][start:end]})
 
 
-def _is_element(schema: StructType) -> bool:
+def is_element(schema: StructType) -> bool:
     """The expiries of a map's items are kept by (grouping key, key in the map): the grouping key decides."""
     first = schema.types[0]
     return len(schema.types) == 1 and isinstance(first, StructType) and first.names == ("key", "userKey")

@@ -18,7 +18,7 @@ deletions, dictionaries, ingested files) Spark does not write; they are refused 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import cramjam
@@ -33,10 +33,10 @@ DELETES = (0, 7)
 
 _MAGIC = 0x88E241B785F4CFF7
 _FOOTER, _TRAILER = 53, 5
-# How often its stored size a block may hold: lz4 has one byte for 255, zstd three for 128 KiB, of which RocksDB's
-# blocks of some KiB never come near.
 # How often its size the keys of a block may come to: of 16 entries only the first has its key whole.
 _SHARING_MAX = 16
+# How often its stored size a block may hold: lz4 has one byte for 255, zstd three for 128 KiB, of which RocksDB's
+# blocks of some KiB never come near.
 _EXPANSION_MAX = {4: 255, 5: 255, 7: 4096}
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
@@ -50,6 +50,9 @@ class TableEntry(NamedTuple):
     sequence: int
     kind: int
     value: bytes
+
+
+BEFORE_ALL = TableEntry(b"", 1 << 56, PUT, b"")
 
 
 class _Handle(NamedTuple):
@@ -66,8 +69,12 @@ class DataBlock(NamedTuple):
 
 def decode_sst(content: bytes) -> Iterator[TableEntry]:
     """The table's entries in their order: keys ascending, of one key the newest first."""
-    last = TableEntry(b"", 1 << 56, PUT, b"")
-    for block in data_blocks(content):
+    return in_order(data_blocks(content), BEFORE_ALL)
+
+
+def in_order(blocks: Iterable[DataBlock], last: TableEntry) -> Iterator[TableEntry]:
+    """The entries of blocks that come after the entry `last`."""
+    for block in blocks:
         for entry in entries_of(block):
             if entry.key < last.key or (entry.key == last.key and entry.sequence >= last.sequence):
                 raise FormatError(f"{_WHAT} holds entries that are not in their order", None, block.offset)
@@ -149,7 +156,7 @@ def _checked(content: bytes, handle: _Handle, check: int) -> bytes:
     offset, size = handle
     end = offset + size
     if end + _TRAILER > len(content):
-        raise FormatError(f"{_WHAT} ends early: a block of {size} bytes", None, offset)
+        raise FormatError(f"{_WHAT} ends before its block of {size} bytes at {offset} does", None, len(content))
     expected = _CHECKSUMS[check]
     if expected and expected(content[offset:end], content[end]) != _U32.unpack_from(content, end + 1)[0]:
         raise FormatError(f"{_WHAT}: a block's checksum does not fit its content", None, offset)
