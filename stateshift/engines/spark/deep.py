@@ -41,12 +41,18 @@ Place = tuple[str, int]
 
 def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
     """What is wrong with the image at its epoch, beyond what its survey has said."""
+    yield from findings_of(storage, survey, image)
+    yield from sidecars.orphans(storage, survey, image)
+
+
+def findings_of(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
+    """The same of a portion of an image, or of all of it; but for tables that nobody needs, of which one can only tell
+    where all are seen."""
     told = {finding.path for finding in image.findings if finding.level == "refuse"}
     for finding in _read(storage, survey, image):
         if finding.path is None or finding.path not in told:
             yield finding
     yield from snapshots.findings(storage, survey, image)
-    yield from sidecars.orphans(storage, survey, image)
 
 
 def works(storage: Storage, image: Image, found: Collection[Finding]) -> tuple[int, ...]:
@@ -115,7 +121,8 @@ def _state(storage: Storage, image: Image, first: Collection[Place] = ()) -> Ite
         for shard in stores:
             yield from _shard(storage, image, shard, views, join, counts[operator])
         yield from join.findings()
-    yield from _not_checked(views)
+    if shards:
+        yield from _not_checked(views)
 
 
 def _place(shard: ShardFiles) -> Place:
