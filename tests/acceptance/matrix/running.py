@@ -30,7 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.matrix import table
+from tests.acceptance.matrix import damaging, table
+from tests.acceptance.matrix.damage import Damage
 from tests.acceptance.matrix.events import ALL, BEFORE, feed, unfeed
 from tests.acceptance.matrix.ground import (
     Broke,
@@ -163,6 +164,24 @@ class Version:
             wrong = self.evidence.held[cell.name][1]
             self.ground.clear(cell)
             yield Outcome(cell.name, "failed" if wrong else "passed", wrong or "")
+
+    # -- damaged checkpoints
+
+    def verdicts(self, damages: Sequence[Damage]) -> Iterator[tuple[Damage, damaging.Verdicts]]:
+        """Ours and Spark's, of each."""
+        self.prepare([(one.base, part) for one in damages for part in ("whole", "untouched")])
+        made = {one: damaging.prepared(self.ground, one) for one in damages}
+        ours = {one: damaging.our_verdict(order) for one, (order, _) in made.items()}
+        digests = {one: digest_of([order]) for one, (order, _) in made.items()}
+        new = [one for one in damages if self.evidence.held.get(one.name, [None])[0] != digests[one]]
+        told = self.spark([made[one][0] for one in new]) if new else {}
+        for one in new:
+            order = made[one][0]
+            verdict = damaging.sparks_verdict(self.ground, one, order, told[order.name])
+            self.evidence.add(one.name, [digests[one], verdict])
+        for one, (order, path) in made.items():
+            damaging.clear([order])
+            yield one, damaging.Verdicts(path, ours[one], self.evidence.held[one.name][1])
 
     def _known(self, cell: Cell, digest: str) -> bool:
         return bool(self.evidence.held.get(cell.name, [None])[0] == digest)
