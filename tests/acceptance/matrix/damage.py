@@ -64,9 +64,14 @@ Action = Callable[[dict[str, bytes], str, random.Random], None]
 
 
 def _flip(files: dict[str, bytes], path: str, chance: random.Random) -> None:
+    """In the first half: what stands behind the last record, in the compression's end mark, Spark does not read."""
     content = bytearray(files[path])
-    content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    content[chance.randrange((len(content) + 1) // 2)] ^= 1 << chance.randrange(8)
     files[path] = bytes(content)
+
+
+def _flip_end(files: dict[str, bytes], path: str, chance: random.Random) -> None:
+    files[path] = files[path][:-1] + bytes([files[path][-1] ^ 1 << chance.randrange(8)])
 
 
 def _truncate(files: dict[str, bytes], path: str, chance: random.Random) -> None:
@@ -129,6 +134,7 @@ def _watermark(files: dict[str, bytes], path: str, chance: random.Random) -> Non
 
 ACTIONS: Mapping[str, Action] = {
     "flip a bit": _flip,
+    "flip a bit behind the last record": _flip_end,
     "cut short": _truncate,
     "emptied": _empty,
     "gone": _drop,
@@ -178,6 +184,8 @@ def every() -> list[Damage]:
         chance = random.Random(f"stateshift {name}")
         fitting = [Damage(base, action, role) for role, actions in WHAT.items() if _may_have(base, role)
                    for action in actions]  # fmt: skip
+        if kind == "unique":  # whose later changes are all empty
+            fitting.remove(Damage(base, "that of the version before", "newest changes"))
         state = [one for one in fitting if one.role in ("newest changes", "first changes", "snapshot", "table")]
         rest = [one for one in fitting if one not in state and one.action != "another digit"]
         found += chance.sample(state, EACH * 6 // 10) + chance.sample(rest, EACH - EACH * 6 // 10)
@@ -189,6 +197,7 @@ def _always() -> list[Damage]:
     window, format_2 = Base(NEWEST, "window-2", "hdfs"), Base(NEWEST, "window-2", "rocksdb-changelog-format2")
     return [
         Damage(window, "another digit", "last offsets"),
+        Damage(window, "flip a bit behind the last record", "newest changes"),
         Damage(window, "another digit", "last commit"),
         Damage(window, "stale .crc of Hadoop", "last offsets"),
         Damage(window, "swapped with another shard's", "first changes"),
@@ -215,9 +224,12 @@ def _may_have(base: Base, role: str) -> bool:
 def damaged(files: Files, damage: Damage) -> tuple[dict[str, bytes], str]:
     """The files with the damage done to one of them, and which."""
     after, chance = dict(files), random.Random(f"stateshift {damage.name}")
-    path = chance.choice(paths_of(files, damage.role))
     action = damage.action.removesuffix(WITHOUT)
-    ACTIONS[action](after, path, chance)
+    for path in chance.sample(paths := paths_of(files, damage.role), len(paths)):
+        ACTIONS[action](after, path, chance)
+        if after != files:
+            break
+    assert after != files, f"nothing is damaged by {damage.name}"
     if damage.action.endswith(WITHOUT) or action == "gone":
         after.pop(sidecar(path), None)
     return after, path

@@ -15,11 +15,12 @@ import contextlib
 import hashlib
 import io
 import json
+import re
 import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,8 @@ class Ground:
         return self._order(base.name, part, base, base.query, self.inputs(*([part] if part in PARITIES else [])))
 
     def untouched(self, base: Base) -> Order:
-        return self._order(base.name, "untouched", base, base.query, self.inputs())
+        order = self._order(base.name, "untouched", base, base.query, self.inputs())
+        return replace(order, conf=later(base.conf))
 
     def carry_on_untouched(self, base: Base) -> None:
         """Prepare the untouched continuation."""
@@ -155,16 +157,18 @@ class Ground:
         self, cell: Cell, part: str, inputs: tuple[str, ...] = (), words: tuple[str, ...] = ()
     ) -> Order:
         place, change = self.folder / "cells" / cell_folder(cell) / part, CHANGES[cell.change]
-        conf, query = {**cell.base.conf}, change.after or cell.base.query
-        # What the offset log says counts more; what it does not say, checkpoint format 2, goes with the job.
-        if cell.change in ("convert checkpoint format", "convert provider"):
-            conf = {key: value for key, value in conf.items() if not key.endswith("checkpointFormatVersion")}
+        conf, query = later(cell.base.conf), change.after or cell.base.query
         name = f"{cell.name}/{part}"
         return Order(name, query, inputs or self.inputs(), place / "checkpoint", place / "output", conf, words)
 
     def _order(self, name: str, part: str, base: Base, query: str, inputs: tuple[str, ...]) -> Order:
         place = self.place(name, part)
         return Order(f"{base.version}/{name}/{part}", query, inputs, place / "checkpoint", place / "output", base.conf)
+
+
+def later(conf: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a job that goes on: of which checkpoint format its checkpoint is, Spark finds out by itself."""
+    return {key: value for key, value in conf.items() if not key.endswith("checkpointFormatVersion")}
 
 
 def like(base: Base) -> Base:
@@ -197,8 +201,11 @@ def _fact(out: str, err: str) -> str:
         said = json.loads(out or err)
     except ValueError:
         return (err or out).strip()[-2000:]
+    refused = [f["message"] for f in said.get("findings", ()) if f["level"] == "refuse" and not f.get("waived")]
     error = said.get("error", said)
-    return str(error.get("message") or error.get("fact") or error)
+    told = error.get("message") or error.get("fact") if isinstance(error, dict) else error
+    told = "; ".join(dict.fromkeys(refused)) or str(told or said)
+    return re.sub(r"(?:file://)?/\S*?/checkpoint\b", "…", told)
 
 
 def run_spark(python: str, folder: Path, orders: Sequence[Order], seconds_max: float = 3600) -> dict[str, str | None]:

@@ -1,7 +1,7 @@
 """The whole matrix on real Sparks, as far as it has not been run yet.
 
     python -m tests.acceptance.matrix.running SPARKS [--state DIRECTORY] [--restart] [--version V] [--only TEXT]
-                                              [--minutes N] [--table FILE]
+                                              [--minutes N] [--pages DIRECTORY]
 
 SPARKS has an environment for each version (scripts/sparks makes them). Everything is kept below the state directory
 (.matrix, or STATESHIFT_MATRIX), so that a run that was interrupted or killed goes on where it was:
@@ -26,12 +26,12 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.acceptance.matrix import damaging, table
 from tests.acceptance.matrix.damage import Damage
+from tests.acceptance.matrix.damage import every as every_damage
 from tests.acceptance.matrix.events import ALL, BEFORE, feed, unfeed
 from tests.acceptance.matrix.ground import (
     Broke,
@@ -43,44 +43,15 @@ from tests.acceptance.matrix.ground import (
     run_spark,
 )
 from tests.acceptance.matrix.kinds import CHANGES, VERSIONS, Base, Cell, every_cell
+from tests.acceptance.matrix.outcomes import Lines, Outcome
 from tests.acceptance.support import JOBS, ROOT
 
 # So many queries a Spark: what it holds of them in memory, it keeps.
 QUERIES_MAX = 30
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """`passed`, `failed`, or `refused`, with what there is to say of it."""
-
-    cell: str
-    result: str
-    told: str = ""
-
-
-class Lines:
-    """A file of JSON lines, one for each name; the last one counts. A line that was cut short does not."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.held: dict[str, Any] = {}
-        for line in path.read_text().splitlines() if path.exists() else ():
-            try:
-                name, value = json.loads(line)
-            except ValueError:
-                continue
-            self.held[name] = value
-
-    def add(self, name: str, value: Any) -> None:
-        self.held[name] = value
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a") as file:
-            file.write("\n" * (not _ends_a_line(self.path)) + json.dumps([name, value]) + "\n")
-
-
-def _ends_a_line(path: Path) -> bool:
-    content = path.read_bytes()[-1:] if path.exists() else b""
-    return content in (b"", b"\n")
+# Ten seconds is all that Spark gives a worker of transformWithState to start in, whatever the machine is busy with.
+BUSY = "Python worker failed to connect back"
+RETRIES_MAX = 3
 
 
 class Version:
@@ -116,7 +87,8 @@ class Version:
         return told
 
     def _ran(self, order: Order) -> bool:
-        return bool(self.ran.held.get(order.name, [None])[0] == json.dumps(order.plain()))
+        asked, wrong = self.ran.held.get(order.name, [None, None])
+        return bool(asked == json.dumps(order.plain())) and BUSY not in (wrong or "")
 
     def _run(self, orders: Sequence[Order]) -> None:
         asked = {order.name: json.dumps(order.plain()) for order in orders}
@@ -124,8 +96,12 @@ class Version:
             self.ran.add(name, [asked[name], wrong])
 
     def spark(self, orders: Sequence[Order]) -> dict[str, str | None]:
-        """Run them all. Where Spark dies, those that had not ended are run one by one, to see which it dies of."""
+        """Run them all. Where Spark dies, those that had not ended are run one by one, to see which it dies of; where it
+        was only too busy to start a Python worker in time, they go on."""
         told = run_spark(self.python, self.folder / "spark", orders)
+        for _ in range(RETRIES_MAX):
+            again = [order for order in orders if BUSY in (told.get(order.name) or "")]
+            told |= run_spark(self.python, self.folder / "spark", again) if again else {}
         for order in orders:
             if order.name not in told:
                 told |= {order.name: "Spark died of it", **run_spark(self.python, self.folder / "spark", [order])}
@@ -167,9 +143,12 @@ class Version:
 
     # -- damaged checkpoints
 
-    def verdicts(self, damages: Sequence[Damage]) -> Iterator[tuple[Damage, damaging.Verdicts]]:
-        """Ours and Spark's, of each."""
+    def verdicts(self, damages: Sequence[Damage]) -> Iterator[Outcome]:
+        """Ours and Spark's, of each: passed where they agree, or are known to differ for a reason."""
         self.prepare([(one.base, part) for one in damages for part in ("whole", "untouched")])
+        unfit = {one: failure for one in damages if (failure := self.failure(one.base, "untouched"))}
+        yield from (Outcome(one.name, "failed", damaging.not_run(failure)) for one, failure in unfit.items())
+        damages = [one for one in damages if one not in unfit]
         made = {one: damaging.prepared(self.ground, one) for one in damages}
         ours = {one: damaging.our_verdict(order) for one, (order, _) in made.items()}
         digests = {one: digest_of([order]) for one, (order, _) in made.items()}
@@ -181,7 +160,7 @@ class Version:
             self.evidence.add(one.name, [digests[one], verdict])
         for one, (order, path) in made.items():
             damaging.clear([order])
-            yield one, damaging.Verdicts(path, ours[one], self.evidence.held[one.name][1])
+            yield damaging.outcome(one, path, ours[one], self.evidence.held[one.name][1])
 
     def _known(self, cell: Cell, digest: str) -> bool:
         return bool(self.evidence.held.get(cell.name, [None])[0] == digest)
@@ -194,30 +173,56 @@ def needs(cell: Cell) -> list[tuple[Base, str]]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Every cell that is asked for; 1 where one failed."""
+    """Everything that is asked for, and the two pages; 1 where something failed, or was not run."""
     if arguments.restart:
         shutil.rmtree(arguments.state, ignore_errors=True)
     until = time.monotonic() + 60 * arguments.minutes
-    code, found = code_digest(), Lines(arguments.state / "outcomes")
-    known = lambda: {name: Outcome(*o) for name, (by, *o) in found.held.items() if by == code}  # noqa: E731
-    cells = [cell for cell in every_cell() if fits(cell, arguments)]
+    found = Outcomes(arguments.state)
+    cells = [cell for cell in every_cell() if fits(cell.name, cell.base.version, arguments)]
+    damages = [one for one in every_damage() if fits(one.name, one.base.version, arguments)]
     for version in VERSIONS[::-1]:
         runner = Version(version, arguments.state, arguments.sparks / version / "bin" / "python")
-        pending = [cell for cell in in_order(cells) if cell.base.version == version and cell.name not in known()]
-        for start in range(0, len(pending), QUERIES_MAX):
+        pending: list[Any] = [one for one in damages if one.base.version == version and one.name not in found.known()]
+        pending += [cell for cell in in_order(cells) if cell.base.version == version and cell.name not in found.known()]
+        for some in chunks(pending, QUERIES_MAX):
             if time.monotonic() > until:
                 break
-            for outcome in runner.outcomes(pending[start : start + QUERIES_MAX]):
-                found.add(outcome.cell, [code, outcome.cell, outcome.result, outcome.told])
+            for outcome in runner.outcomes(some) if isinstance(some[0], Cell) else runner.verdicts(some):
+                found.add(outcome)
                 print(f"{outcome.result:8} {outcome.cell} {outcome.told[:200]}", flush=True)
-            arguments.table.write_text(table.written(list(every_cell()), known()))
-    arguments.table.write_text(table.written(list(every_cell()), known()))
-    results = [known().get(cell.name) for cell in cells]
+            write_pages(arguments.pages, found.known())
+    write_pages(arguments.pages, found.known())
+    results = [found.known().get(one.name) for one in (*cells, *damages)]
     return int(any(result is None or result.result == "failed" for result in results))
 
 
-def fits(cell: Cell, arguments: argparse.Namespace) -> bool:
-    return arguments.version in ("", cell.base.version) and all(word in cell.name for word in arguments.only)
+def write_pages(folder: Path, known: Mapping[str, Outcome]) -> None:
+    (folder / "matrix.md").write_text(table.written(list(every_cell()), known))
+    (folder / "damage.md").write_text(table.damaged(every_damage(), known))
+
+
+class Outcomes:
+    """What became of each cell, with the code as it is."""
+
+    def __init__(self, state: Path) -> None:
+        self.code, self.lines = code_digest(), Lines(state / "outcomes")
+
+    def known(self) -> dict[str, Outcome]:
+        return {name: Outcome(*told) for name, (code, *told) in self.lines.held.items() if code == self.code}
+
+    def add(self, outcome: Outcome) -> None:
+        self.lines.add(outcome.cell, [self.code, outcome.cell, outcome.result, outcome.told])
+
+
+def chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    """Runs of items of one type."""
+    for kind in (Damage, Cell):
+        own = [item for item in items if isinstance(item, kind)]
+        yield from (own[start : start + size] for start in range(0, len(own), size))
+
+
+def fits(name: str, version: str, arguments: argparse.Namespace) -> bool:
+    return arguments.version in ("", version) and all(word in name for word in arguments.only)
 
 
 def in_order(cells: Iterable[Cell]) -> list[Cell]:
@@ -246,7 +251,7 @@ def main() -> int:
     parser.add_argument("--version", default="", choices=["", *VERSIONS])
     parser.add_argument("--only", action="append", default=[], help="cells whose names hold this; all of several")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin nothing after so many")
-    parser.add_argument("--table", type=Path, default=ROOT / "tests" / "matrix.md")
+    parser.add_argument("--pages", type=Path, default=ROOT / "tests", help="where matrix.md and damage.md go")
     return run(parser.parse_args())
 
 

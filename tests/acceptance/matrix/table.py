@@ -6,12 +6,16 @@ A cell of the page is `passed`, `FAILED`, `refused` (with a number, under which 
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from tests.acceptance.matrix.damage import Damage
 from tests.acceptance.matrix.kinds import (
     CHANGES,
     KINDS,
+    NEWEST,
     PROVIDERS,
     TITLES,
     VERSIONS,
@@ -56,6 +60,38 @@ def written(cells: Sequence[Cell], outcomes: Mapping[str, Told]) -> str:
         ]
         lines.append(f"| {kind} | {provider} | {change} | {' | '.join(told)} |")
     return "\n".join([HEAD + _counts(cells, outcomes), *_kinds(), "", *lines, "", *_notes(notes), "", *_missing(), ""])
+
+
+DAMAGE_HEAD = """# Damaged checkpoints, judged by us and by a real Spark
+
+Written by `./scripts/matrix`, which `./scripts/test --full` runs. One file of each checkpoint is damaged, from a fixed
+seed. *Ours* is what `stateshift verify --deep` says. *Spark's* is what Spark {version} does: it *works* (it restarts,
+and puts out what the untouched one does), it *fails*, or what it puts out is *wrong*. They agree where both say that it
+works, or where we refuse and Spark does anything else.
+
+"""
+
+
+def damaged(damages: Sequence[Damage], outcomes: Mapping[str, Told]) -> str:
+    """The page of damages."""
+    told = [outcomes[one.name].result if one.name in outcomes else "not run" for one in damages]
+    reasons = [json.loads(outcomes[one.name].told)[3] for one in damages if one.name in outcomes]
+    different = sum(map(bool, reasons))
+    counts = f"{len(damages)} damaged checkpoints: {told.count('passed') - different} judged alike, {different} "
+    counts += f"otherwise for a known reason, {told.count('failed')} FAILED, {told.count('not run')} not run.\n"
+    lines = ["| checkpoint | file | damage | ours | Spark's | |", "|---" * 6 + "|"]
+    for one in damages:
+        outcome = outcomes.get(one.name)
+        path, ours, sparks, reason = json.loads(outcome.told) if outcome else (one.role, "not run", "not run", "")
+        verdict = "not run" if outcome is None else reason or ("alike" if outcome.result == "passed" else "FAILED")
+        cells = [f"{one.base.kind} in {one.base.provider}", f"{path} ({one.role})", one.action, ours, sparks, verdict]
+        lines.append(f"| {' | '.join(_plain(cell) for cell in cells)} |")
+    return "\n".join([DAMAGE_HEAD.format(version=NEWEST) + counts, *lines, ""])
+
+
+def _plain(text: str) -> str:
+    text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uuid>", " ".join(text.split()))
+    return text[:160].replace("|", "\\|")
 
 
 def _told(cell: Cell, there: set[str], outcomes: Mapping[str, Told], notes: dict[str, int]) -> str:
