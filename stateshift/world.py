@@ -60,7 +60,7 @@ class Meter(Protocol):
     def say(self, line: str) -> None: ...
 
 
-class Rates(Protocol):
+class Limits(Protocol):
     """How fast all storages together may be used; None is as fast as it goes."""
 
     @property
@@ -94,7 +94,7 @@ class World:
     stop: threading.Event = field(default_factory=threading.Event)
     parallel: int = 4
     fence: Callable[[str], str | None] = lambda location: None
-    pace: Rates | None = None
+    pace: Limits | None = None
 
     def check_interrupted(self) -> None:
         """Steps call this between two writes: Ctrl-C finishes the current one and no more."""

@@ -13,10 +13,12 @@ from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.stores import StoreState, partitions_of, provider_of, stores_of
 from stateshift.engines.spark.sums import cannot_add
 from stateshift.engines.spark.wishes import PROVIDER, Wishes, wishes_of
+from stateshift.engines.spark.zip_format import other_format, seems_4_0, target_version
 from stateshift.formats.spark.types import decode_struct
 from stateshift.spec import JobSpec
 from stateshift.survey import Facts, Finding, Image
 
+ZIP_FORMAT = "zip-format"
 ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
 
 
@@ -28,6 +30,7 @@ def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     for image in facts.source.images:
         name = image.name or image.path or facts.source.location
         yield from _of_rewind(job, image, name)
+        yield from _of_zip_format(wishes, facts, image, name)
         if not wishes.any or image.epoch is None:
             continue
         yield from _of_names(wishes, image, name)
@@ -51,6 +54,19 @@ def _of_rewind(job: JobSpec, image: Image, name: str) -> Iterator[Finding]:
         f"{told}. A sink that knows batches by number (a file sink, Delta) drops what these put out, for it has them "
         "already",
         hint="clear that output from the sink, or let the job write to another place",
+    )
+
+
+def _of_zip_format(wishes: Wishes, facts: Facts, image: Image, name: str) -> Iterator[Finding]:
+    """A snapshot that is copied keeps a number that Spark 4.0 and all the others do not agree on."""
+    if wishes.of_state or not other_format(image, facts):
+        return
+    yield Finding(
+        "refuse",
+        f"{name} is of checkpoint format 2, and its snapshots are marked as Spark "
+        f"{'4.0' if seems_4_0(image, facts) else '4.1 and later'} has them: Spark {target_version(facts)} refuses them",
+        waive=ZIP_FORMAT,
+        hint='let them be written anew: "transform": [{"kind": "compact"}]',
     )
 
 
