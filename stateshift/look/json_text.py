@@ -1,6 +1,6 @@
 """Columns as JSON text, many rows at once: what `rows.named` and `json.dumps` make of them one by one.
 
-    texts(column, kind)    a text for each row; None for types that are left to them (lists, maps, intervals, variants)
+    texts(column, kind)    a text for each row; None for types that are left to them (intervals, variants)
 
 Numbers and plain strings are put into text by Arrow; floating point, decimals, bytes, and strings that need an escape
 are each made by Python, as everywhere.
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stateshift.engines.spark.rows import named, unique
-from stateshift.formats.spark.types import Atomic, DataType, DecimalType, StructType
+from stateshift.formats.spark.types import ArrayType, Atomic, DataType, DecimalType, MapType, StructType
 
 _NOTHING = pa.scalar("", pa.large_string())
 _ESCAPED = r'["\\\x00-\x1f]'
@@ -31,6 +31,10 @@ def fits(kind: DataType) -> bool:
             return name in _WHOLE or name in ("boolean", "float", "double", "string", "binary", "void")
         case StructType(_, types):
             return all(map(fits, types))
+        case ArrayType(element):
+            return fits(element)
+        case MapType(key, value):
+            return fits(key) and fits(value)
     return isinstance(kind, DecimalType)
 
 
@@ -40,11 +44,7 @@ def texts(column: Any, kind: DataType) -> Texts | None:
 
 def lists(column: Any, kind: StructType) -> Texts | None:
     """Of lists of structs."""
-    if not fits(kind):
-        return None
-    each = _texts(column.values, kind).fill_null("null")
-    items = pa.LargeListArray.from_arrays(column.offsets.cast(pa.int64()), each)
-    return joined("[", pc.binary_join(items, pa.scalar(", ", pa.large_string())), "]")
+    return _lists(column, _texts(column.values, kind)) if fits(kind) else None
 
 
 def joined(*parts: Texts | str) -> Texts:
@@ -65,16 +65,30 @@ def _texts(column: Any, kind: DataType) -> Texts:
             return _strings(column.cast(pa.large_string()))
         case Atomic(name) if name in _WHOLE:
             return column.view(f"int{8 * _WHOLE[name]}").cast(pa.large_string())
+        case ArrayType(element):
+            return _lists(column, _texts(column.values, element))
+        case MapType(key, item):
+            keys, items = _texts(column.keys, key), _texts(column.items, item).fill_null("null")
+            return _lists(column, joined("[", keys, ", ", items, "]"))
     plain = (None if value is None else json.dumps(named(value, kind)) for value in column.to_pylist())
     return pa.array(plain, pa.large_string())
+
+
+def _lists(column: Any, each: Texts) -> Texts:
+    """`each` is the text of every item, of all lists one behind the other."""
+    items = pa.LargeListArray.from_arrays(column.offsets.cast(pa.int64()), each.fill_null("null"))
+    return _or_null(column, joined("[", pc.binary_join(items, pa.scalar(", ", pa.large_string())), "]"))
+
+
+def _or_null(column: Any, found: Texts) -> Texts:
+    return pc.if_else(column.is_valid(), found, pa.scalar(None, pa.large_string())) if column.null_count else found
 
 
 def _structs(column: Any, names: list[str], types: tuple[DataType, ...]) -> Texts:
     parts: list[Any] = []
     for at, (name, one, kind) in enumerate(zip(names, column.flatten(), types, strict=True)):
         parts += [f"{', ' if at else ''}{json.dumps(name, ensure_ascii=False)}: ", _texts(one, kind).fill_null("null")]
-    found = joined("{", *parts, "}")
-    return pc.if_else(column.is_valid(), found, pa.scalar(None, pa.large_string())) if column.null_count else found
+    return _or_null(column, joined("{", *parts, "}"))
 
 
 def _strings(column: Any) -> Texts:
