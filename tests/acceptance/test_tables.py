@@ -127,7 +127,7 @@ class Queries:
         with (self.folder / "out").open("w") as out, (self.folder / "log").open("w") as log:
             ran = subprocess.run(
                 [self.python, JOBS / "shapes.py", path], cwd=self.folder, env={**environment(), **own},
-                stdin=subprocess.DEVNULL, stdout=out, stderr=log, check=False, timeout=850,
+                stdin=subprocess.DEVNULL, stdout=out, stderr=log, check=False, timeout=1700,
             )  # fmt: skip
         assert ran.returncode == 0, (self.folder / "log").read_text()[-3000:]
         wrong = json.loads((self.folder / "out").read_text().strip().splitlines()[-1])
@@ -152,6 +152,7 @@ class Queries:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.row("IS-12")
 @pytest.mark.parametrize("python", [pytest.param(path, id=name) for name, path in PYTHONS.items()])
 def test_every_spark_goes_on_from_state_written_as_tables(tmp_path: Path, python: Path) -> None:
