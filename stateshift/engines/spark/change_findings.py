@@ -8,7 +8,7 @@ from shlex import quote
 from typing import Any
 
 from stateshift.engines.spark.joining import of_joining
-from stateshift.engines.spark.keys import key_column
+from stateshift.engines.spark.keys import SESSION_START, nameable
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.stores import StoreState, partitions_of, provider_of, stores_of
 from stateshift.engines.spark.sums import cannot_add
@@ -182,7 +182,7 @@ def _of_split(
         elif "column" in split and store.rules is None:
             yield Finding("refuse", f"{where} cannot be read: {store.unknown}", hint="split by shards")
         elif "column" in split:
-            lost = [key for key, rule in (store.rules or {}).items() if key_column(rule, split["column"]) is None]
+            lost = [key for key, rule in (store.rules or {}).items() if nameable(rule, split["column"]) is None]
             if lost:
                 yield Finding(
                     "refuse",
@@ -217,7 +217,7 @@ def _of_conversion(
 ) -> Iterator[Finding]:
     for store in stores:
         plain = store.rules is not None and all(
-            rule.form in ("row", "single") and "/" not in key for key, rule in store.rules.items()
+            rule.encoder.kind in ("plain", "row") and "/" not in key for key, rule in store.rules.items()
         )
         if plain and not _is_session(store):
             continue
@@ -234,4 +234,4 @@ def _of_conversion(
 def _is_session(store: StoreState) -> bool:
     """A session window's keys are split in two under RocksDB, and whole without it."""
     rules = (store.rules or {}).values()
-    return any(rule.form == "prefix" or "sessionStartTime" in rule.schema for rule in rules)
+    return any(rule.encoder.kind == "prefix" or SESSION_START in rule.schema for rule in rules)
