@@ -14,16 +14,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from stateshift.engines.spark.entries import entries
-from stateshift.engines.spark.sameness import Form, common_name, forms
-from stateshift.engines.spark.views import StoreView
+from stateshift.engines.spark.sides import Side, Sides
 from stateshift.look.piles import Piles
 from stateshift.look.selecting import Opened, opened
 from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Image, Operator, ShardFiles
+from stateshift.survey import ShardFiles
+
+if TYPE_CHECKING:
+    from stateshift.fleet.crew import Crew
 
 # Bytes of entries that a byte of compressed files is taken for when piles are counted out.
 EXPANSION = 6
@@ -73,66 +74,37 @@ class Differences:
         return not self.incomparable and all(store.equal for store in self.stores)
 
 
-@dataclass(frozen=True)
-class _Side:
-    """One operator of one image; `image` is None where only the other one has it."""
-
-    opened: Opened
-    image: Image | None
-    operator: Operator | None
-
-    @property
-    def shards(self) -> list[ShardFiles]:
-        if self.image is None or self.operator is None:
-            return []
-        return [shard for shard in self.image.shards if shard.operator == self.operator.id]
-
-    def view(self, store: str) -> StoreView:
-        if self.image is None or self.operator is None:
-            return StoreView("", store)
-        return self.opened.views[self.image.path].of(self.operator.id, store)
-
-    def stores(self) -> dict[str, str]:
-        """Common name -> this side's."""
-        if self.image is None or self.operator is None:
-            return {}
-        views = self.opened.views[self.image.path]
-        return {
-            common_name(name): name
-            for store in self.operator.stores
-            for name in views.names(self.operator.id, store.name)
-        }
-
-    def entries(self, shards: list[ShardFiles]) -> Iterator[tuple[str, bytes, bytes]]:
-        assert self.image is not None, "an operator that is not there has no shards"
-        for shard in shards:
-            for entry in entries(self.opened.storage.chunks, shard, self.image.settings):
-                yield common_name(entry.store), entry.key, entry.value
-
-
 def diff(
-    one: str, other: str, opening: Callable[[str], Storage] = open_patiently, show: int = 0
+    one: str,
+    other: str,
+    opening: Callable[[str], Storage] = open_patiently,
+    show: int = 0,
+    fleet: Crew | None = None,
 ) -> Differences:
-    """Compare the image at `one` (A) with that at `other` (B); `show` of the differences of each store are decoded."""
+    """Compare the image at `one` (A) with that at `other` (B); `show` of the differences of each store are decoded. A
+    `fleet` reads them, where there is one."""
     a, b = opened(one, opening), opened(other, opening)
     found = Differences(epochs=(a.survey.epoch, b.survey.epoch))
+    sizes = (_sizes(a), _sizes(b))
     for name, left, right in _paired(a, b):
-        _Comparison(found, name, left, right, show).run()
+        _Comparison(found, name, Sides(left, right), show, sizes).run(fleet)
     return found
 
 
-def _paired(a: Opened, b: Opened) -> Iterator[tuple[str, _Side, _Side]]:
+def _paired(a: Opened, b: Opened) -> Iterator[tuple[str, Side, Side]]:
     """Operators of one name on both sides; a side that has no such operator is empty."""
     ones, others = _sides(a), _sides(b)
     if len(a.images) == len(b.images) == 1:  # wherever in its directory a single image lies
         ones, others = ({k.rpartition("/")[2]: v for k, v in side.items()} for side in (ones, others))
     for name in dict.fromkeys((*ones, *others)):
-        yield name, ones.get(name, _Side(a, None, None)), others.get(name, _Side(b, None, None))
+        yield name, ones.get(name, Side()), others.get(name, Side())
 
 
-def _sides(found: Opened) -> dict[str, _Side]:
+def _sides(found: Opened) -> dict[str, Side]:
     return {
-        f"{image.path}/{operator.id}" if image.path else operator.id: _Side(found, image, operator)
+        f"{image.path}/{operator.id}" if image.path else operator.id: Side(
+            found.storage, image, operator, found.views[image.path]
+        )
         for image in found.images
         for operator in image.operators
     }
@@ -141,27 +113,60 @@ def _sides(found: Opened) -> dict[str, _Side]:
 class _Comparison:
     """One operator being compared."""
 
-    def __init__(self, found: Differences, operator: str, left: _Side, right: _Side, show: int) -> None:
-        self._found, self._operator, self._left, self._right, self._show = found, operator, left, right, show
+    def __init__(
+        self, found: Differences, operator: str, sides: Sides, show: int, sizes: tuple[dict[str, int], dict[str, int]]
+    ) -> None:
+        self._found, self._operator, self._sides, self._show, self._sizes = found, operator, sides, show, sizes
         self._counts: dict[str, Counts] = {}
-        self._forms: dict[str, tuple[Form, Form] | None] = {}
-        self._bytes = EXPANSION * (_bytes_of(left) + _bytes_of(right))
+        self._begun: set[str] = set()
 
-    def run(self) -> None:
-        for store in dict.fromkeys((*self._left.stores(), *self._right.stores())):
-            self._form(store)
-        with closing(Piles(self._bytes)) as piles:
-            self._deal(piles)
+    def run(self, fleet: Crew | None) -> None:
+        for store in self._sides.names():
+            self._begin(store)
+        with closing(Piles(EXPANSION * sum(map(self._bytes_of, (0, 1))))) as piles:
+            if fleet is None:
+                self._deal(piles)
+            else:
+                self._dealt_by(fleet, piles)
+            for store in self._sides.met:
+                self._begin(store)
             if not piles.empty:
                 for left, right in piles.each():
                     self._compare(left, right)
         self._found.stores += [self._counts[name] for name in sorted(self._counts)]
 
+    def _begin(self, store: str) -> None:
+        """A store that cannot be compared is a result, too."""
+        if store in self._begun:
+            return
+        self._begun.add(store)
+        form = self._sides.form(store)
+        if isinstance(form, str):
+            self._found.incomparable.append((self._operator, store, form))
+        else:
+            self._counts[store] = Counts(self._operator, store)
+
+    def _dealt_by(self, fleet: Crew, piles: Piles) -> None:
+        """Onto piles what a fleet has found in buckets whose sums differ."""
+        from stateshift.fleet.comparing import unequal
+
+        def put(side: int, store: str, key: bytes, value: bytes) -> None:
+            piles.put(side, store.encode() + _SEP + key, value)
+
+        compared = unequal(fleet, self._sides, self._sizes, put)
+        for store in sorted(compared.met):
+            self._begin(store)
+        for store, count in compared.same.items():
+            self._counts[store].same += count
+
+    def _bytes_of(self, side: int) -> int:
+        return sum(self._sizes[side].get(path, 0) for shard in self._sides[side].shards for path in shard.files)
+
     def _deal(self, piles: Piles) -> None:
         """Everything onto piles, but for what shards of the same number agree about."""
-        left, right = _by_number(self._left.shards), _by_number(self._right.shards)
+        left, right = _by_number(self._sides.left.shards), _by_number(self._sides.right.shards)
         if left.keys() != right.keys():
-            for side, shards in enumerate((self._left.shards, self._right.shards)):
+            for side, shards in enumerate((self._sides.left.shards, self._sides.right.shards)):
                 for key, value in self._formed(side, shards):
                     piles.put(side, key, value)
             return
@@ -178,31 +183,9 @@ class _Comparison:
 
     def _formed(self, side: int, shards: list[ShardFiles]) -> Iterator[tuple[bytes, bytes]]:
         """A side's entries in the common form, the store's name before the key."""
-        for store, key, value in (self._left, self._right)[side].entries(shards) if shards else ():
-            forms = self._form(store)
-            if forms is not None:
-                yield store.encode() + _SEP + forms[side].key(key), forms[side].value(value)
-
-    def _form(self, store: str) -> tuple[Form, Form] | None:
-        if store not in self._forms:
-            left, right = self._left.stores().get(store, store), self._right.stores().get(store, store)
-            self._forms[store] = self._chosen(store, self._left.view(left), self._right.view(right))
-        return self._forms[store]
-
-    def _chosen(self, store: str, left: StoreView, right: StoreView) -> tuple[Form, Form] | None:
-        """The common form; where there is none, that is a result, too. A store that one side lacks needs none."""
-        one, other = self._left.operator, self._right.operator
-        if one is None or store not in self._left.stores():
-            left = right
-        if other is None or store not in self._right.stores():
-            right = left
-        alike = one is None or other is None or one.provider == other.provider
-        found = forms(left, right, alike or left is right)
-        if isinstance(found, str):
-            self._found.incomparable.append((self._operator, store, found))
-            return None
-        self._counts[store] = Counts(self._operator, store)
-        return found
+        for store, key, value in self._sides.formed(side, shards):
+            self._begin(store)
+            yield store.encode() + _SEP + key, value
 
     def _compare(self, left: dict[bytes, list[bytes]], right: dict[bytes, list[bytes]]) -> None:
         for key, values in right.items():
@@ -233,8 +216,8 @@ class _Comparison:
         self, store: str, change: Literal["added", "removed", "changed"], key: bytes, before: list[bytes],
         after: list[bytes],
     ) -> Difference:  # fmt: skip
-        forms = self._forms[store]
-        assert forms is not None, "what cannot be compared differs in nothing"
+        forms = self._sides.form(store)
+        assert not isinstance(forms, str), "what cannot be compared differs in nothing"
         left, right = forms
         return Difference(
             self._operator,
@@ -266,6 +249,5 @@ def _by_number(shards: list[ShardFiles]) -> dict[int, list[ShardFiles]]:
     return found
 
 
-def _bytes_of(side: _Side) -> int:
-    sizes = {file.path: file.size for file in side.opened.survey.files}
-    return sum(sizes.get(path, 0) for shard in side.shards for path in shard.files)
+def _sizes(opened: Opened) -> dict[str, int]:
+    return {file.path: file.size for file in opened.survey.files}
