@@ -17,12 +17,13 @@ from stateshift.engines.spark.portions import shard_groups, undivided
 from stateshift.engines.spark.sides import Side, Sides
 from stateshift.engines.spark.views import views_of
 from stateshift.fleet.crew import Crew
+from stateshift.formats.blocks import Block, block_of
 from stateshift.survey import Image, ShardFiles
 from stateshift.world import World
 
 PICKED_MAX = 8 * 1024 * 1024
 
-Put = Callable[[int, str, bytes, bytes], None]
+Put = Callable[[int, Block], None]
 
 
 @dataclass
@@ -34,7 +35,7 @@ class Compared:
 
 
 def unequal(crew: Crew, sides: Sides, sizes: tuple[Mapping[str, int], Mapping[str, int]], put: Put) -> Compared:
-    """Put (side, store, key, value) of every entry that may differ."""
+    """Put every entry that may differ, with its side, in blocks; keys are in the common form."""
     ends = [_end(side) for side in (sides.left, sides.right)]
     groups = [(side, group) for side in (0, 1) for group in shard_groups(tuple(sides[side].shards), sizes[side])]
     compared, folded = Compared(), list[Folded]()
@@ -49,8 +50,7 @@ def unequal(crew: Crew, sides: Sides, sizes: tuple[Mapping[str, int], Mapping[st
         for wanted in _wanted(one, different)
     ]
     for (side, _), entries in zip(picks, crew.spread("pick", (order for _, order in picks)), strict=True):
-        for store, key, value in entries:
-            put(side, store, b64decode(key), b64decode(value))
+        put(side, block_of((b64decode(key), b64decode(value)) for key, value in entries))
     return compared
 
 
@@ -63,9 +63,12 @@ def fold_here(order: Mapping[str, Any], world: World) -> Any:
 
 def pick_here(order: Mapping[str, Any], world: World) -> Any:
     """An executor's part of `pick`."""
-    wanted = {store: frozenset(buckets) for store, buckets in order["wanted"].items()}
-    found = pick(_sides(order, world), order["side"], _shards(order), wanted)
-    return [[store, b64encode(key).decode(), b64encode(value).decode()] for store, key, value in found]
+    entries = _sides(order, world).formed(order["side"], _shards(order))
+    return [
+        [b64encode(key).decode(), b64encode(value or b"").decode()]
+        for _, block in pick(entries, order["wanted"])
+        for key, value in block.records()
+    ]
 
 
 def _wanted(folded: Folded, different: Mapping[str, set[int]]) -> Iterator[dict[str, list[int]]]:

@@ -11,26 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-import mmh3
+import numpy as np
 
-from stateshift.engines.spark.sides import Formed, Sides
-from stateshift.survey import ShardFiles
+from stateshift.engines.spark.sides import Formed
+from stateshift.formats.binaries import joined, lengths, numerals
+from stateshift.formats.blocks import Binary, Block, Ints
+from stateshift.formats.spans import hash64, hash128
 
 BUCKETS = 1024
 _MODULUS = 1 << 128
 
 # Store -> bucket -> count, sum, bytes
-Folded = dict[str, dict[int, tuple[int, int, int]]]
+Sums = tuple[int, int, int]
+Folded = dict[str, dict[int, Sums]]
 
 
 def fold(entries: Iterable[Formed]) -> Folded:
-    folded: Folded = {}
-    for store, key, value in entries:
-        low, high = mmh3.hash64(b"%d %d " % (len(key), len(value)) + key + value, signed=False)
-        buckets, bucket = folded.setdefault(store, {}), bucket_of(key)
-        count, total, size = buckets.get(bucket, (0, 0, 0))
-        buckets[bucket] = count + 1, (total + (high << 64 | low)) % _MODULUS, size + len(key) + len(value)
-    return folded
+    return added({store: _sums(block)} for store, block in entries if len(block))
 
 
 def added(folded: Iterable[Folded]) -> Folded:
@@ -45,17 +42,16 @@ def added(folded: Iterable[Folded]) -> Folded:
     return whole
 
 
-def pick(
-    sides: Sides, side: int, shards: Iterable[ShardFiles], wanted: Mapping[str, Collection[int]]
-) -> Iterator[Formed]:
+def pick(entries: Iterable[Formed], wanted: Mapping[str, Collection[int]]) -> Iterator[Formed]:
     """The entries of some buckets."""
-    for store, key, value in sides.formed(side, shards):
-        if bucket_of(key) in wanted.get(store, ()):
-            yield store, key, value
+    for store, block in entries:
+        places = np.flatnonzero(np.isin(buckets_of(block.keys), list(wanted.get(store, ()))))
+        if len(places):
+            yield store, block.take(places)
 
 
-def bucket_of(key: bytes) -> int:
-    return mmh3.hash(key, signed=False) % BUCKETS
+def buckets_of(keys: Binary) -> Ints:
+    return (hash64(keys) % np.uint64(BUCKETS)).astype(np.int64)
 
 
 def differing(left: Folded, right: Folded) -> tuple[dict[str, set[int]], dict[str, int]]:
@@ -67,3 +63,20 @@ def differing(left: Folded, right: Folded) -> tuple[dict[str, set[int]], dict[st
         different[store] = {b for b in here.keys() | there.keys() if here.get(b) != there.get(b)}
         same[store] = sum(count for b, (count, _, _) in here.items() if b not in different[store])
     return different, same
+
+
+def _sums(block: Block) -> dict[int, Sums]:
+    """Of a block that is not empty. Hashes are added up in quarters, so that their sums stay below 64 bits."""
+    keys, values = lengths(block.keys), lengths(block.values)
+    buckets = buckets_of(block.keys)
+    order = np.argsort(buckets, kind="stable")
+    found, starts, counts = np.unique(buckets[order], return_index=True, return_counts=True)
+    halves = hash128(joined(numerals(keys), b" ", block.keys, block.values))[order]
+    quarters = [half >> shift & 0xFFFFFFFF for half in halves.transpose() for shift in (0, 32)]
+    totals = [np.add.reduceat(quarter, starts).tolist() for quarter in quarters]
+    sizes = np.add.reduceat((keys + values)[order], starts).tolist()
+    sums = (sum(part << 32 * place for place, part in enumerate(one)) % _MODULUS for one in zip(*totals, strict=True))
+    return {
+        bucket: (count, total, size)
+        for bucket, count, total, size in zip(found.tolist(), counts.tolist(), sums, sizes, strict=True)
+    }

@@ -2,7 +2,7 @@
 
     Side          the operator in one of the images; without one where only the other image has it
     Sides.form    the common form of a store, or why there is none
-    Sides.formed  a side's entries in it: (store's common name, key, value)
+    Sides.formed  a side's entries in it, in blocks of one store each; the store's name stands before every key
 """
 
 from __future__ import annotations
@@ -10,13 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from stateshift.engines.spark.entries import entries
+from stateshift.engines.spark.folding import folded
 from stateshift.engines.spark.sameness import Form, common_name, forms
-from stateshift.engines.spark.views import StoreView, Views
+from stateshift.engines.spark.store_view import StoreView
+from stateshift.engines.spark.views import Views
+from stateshift.formats.binaries import joined
+from stateshift.formats.blocks import Block
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, Operator, ShardFiles
 
-Formed = tuple[str, bytes, bytes]
+# Between the name of a store and a key.
+SEPARATOR = b"\0"
+
+Formed = tuple[str, Block]
 
 
 @dataclass(frozen=True)
@@ -49,11 +55,11 @@ class Side:
             for name in self.views.names(self.operator.id, store.name)
         }
 
-    def entries(self, shards: Iterable[ShardFiles]) -> Iterator[Formed]:
+    def blocks(self, shards: Iterable[ShardFiles]) -> Iterator[Formed]:
         assert self.image is not None and self.storage is not None, "an operator that is not there has no shards"
         for shard in shards:
-            for entry in entries(self.storage.chunks, shard, self.image.settings):
-                yield common_name(entry.store), entry.key, entry.value
+            for store, block in folded(self.storage.chunks, shard, self.image.settings):
+                yield common_name(store), block
 
 
 class Sides:
@@ -81,10 +87,11 @@ class Sides:
 
     def formed(self, side: int, shards: Iterable[ShardFiles]) -> Iterator[Formed]:
         """Entries that cannot be compared are left out: of their stores nothing is said but that."""
-        for store, key, value in self[side].entries(shards) if shards else ():
-            form = self.form(store)
-            if not isinstance(form, str):
-                yield store, form[side].key(key), form[side].value(value)
+        for store, block in self[side].blocks(shards) if shards else ():
+            forms = self.form(store)
+            if not isinstance(forms, str):
+                keys = joined(store.encode() + SEPARATOR, forms[side].key(block.keys))
+                yield store, Block(keys, forms[side].value(block.values))
 
     def _chosen(self, store: str, left: StoreView, right: StoreView) -> tuple[Form, Form] | str:
         """A store that one side lacks needs no form of its own there."""
