@@ -46,11 +46,12 @@ class Compared:
     def line(self) -> str:
         before, after = (statistics.median(column) for column in zip(*self.pairs, strict=True))
         ratios = sorted(b / a for a, b in self.pairs)
-        return (
-            f"| {self.provider} | {self.batches} | {self.files:,} | {self.left:,} | {100 * self.left / self.files:.1f} % "
-            f"| {before:.2f} | {after:.2f} | {ratios[0]:.2f} / {statistics.median(ratios):.2f} / {ratios[-1]:.2f} | {len(ratios)} "
-            f"| {self.load:.1f} |"
-        )
+        cells = (
+            self.provider, self.batches, f"{self.files:,}", f"{self.left:,}", f"{100 * self.left / self.files:.1f} %",
+            f"{before:.2f}", f"{after:.2f}", " / ".join(f"{ratios[at]:.2f}" for at in (0, len(ratios) // 2, -1)),
+            len(ratios), f"{self.load:.1f}",
+        )  # fmt: skip
+        return f"| {' | '.join(map(str, cells))} |"
 
 
 def main() -> None:
