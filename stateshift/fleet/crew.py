@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
+from stateshift.engines.spark.portions import portions
 from stateshift.errors import ClusterError
 from stateshift.fleet.orders import (
     decode_answer,
@@ -23,9 +24,10 @@ from stateshift.fleet.orders import (
     encode_order,
     with_repeated,
 )
-from stateshift.plain import to_plain
+from stateshift.plain import from_plain, to_plain
 from stateshift.step import CompareImages, CopyFiles, Discrepancy, Evidence, Step, TransformShard
 from stateshift.storage import locations
+from stateshift.survey import Finding, Image, Survey
 from stateshift.world import Meter, Unwatched, World
 
 TAKEN = (CopyFiles, TransformShard, CompareImages)
@@ -120,6 +122,26 @@ class Crew:
     def holds(self, step: Step, world: World, evidence: Evidence) -> list[Discrepancy]:
         done, _ = self._asked("holds", step.name, world, step=to_plain(step), evidence=evidence)
         return decode_discrepancies(done)
+
+    # -- what `look` asks
+
+    def deep(self, survey: Survey, image: Image) -> tuple[Finding, ...]:
+        """What is wrong with an image beyond what its survey has said, by portions, each thing once."""
+        parts = list(portions(survey, image))
+
+        def read(number: int) -> list[Finding]:
+            own, part = parts[number]
+            done, _ = self._asked("deep", f"deep/{number}", None, survey=to_plain(own), image=to_plain(part))
+            return [from_plain(Finding, one) for one in done]
+
+        with ThreadPoolExecutor(max(1, min(len(parts), self._carrier.slots(len(parts))))) as threads:
+            try:
+                found = list(threads.map(read, range(len(parts))))
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                self._carrier.close()  # what is at work ends, and nobody waits for it
+                raise
+        return tuple(dict.fromkeys(finding for every in found for finding in every))
 
     # -- carrying
 

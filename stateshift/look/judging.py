@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from shlex import quote
+from typing import TYPE_CHECKING
 
 from stateshift.engines.registry import ENGINES
-from stateshift.engines.spark import deep
+from stateshift.engines.spark import deep, sidecars
 from stateshift.engines.spark.findings import taking_back
 from stateshift.engines.spark.ways_out import way_out
 from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Finding
+from stateshift.survey import Finding, Image, Survey
+
+if TYPE_CHECKING:
+    from stateshift.fleet.crew import Crew
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +42,13 @@ class Judgement:
 
 
 def restartable(
-    location: str, opening: Callable[[str], Storage] = open_patiently, thorough: bool = False
+    location: str,
+    opening: Callable[[str], Storage] = open_patiently,
+    thorough: bool = False,
+    fleet: Crew | None = None,
 ) -> Judgement:
-    """Whether a job could restart from what is there. `thorough` also reads everything it needs to its end, and of
-    the earlier epochs names those that would do, if the newest does not."""
+    """Whether a job could restart from what is there. `thorough` also reads everything it needs to its end (a `fleet`
+    does, where there is one), and of the earlier epochs names those that would do, if the newest does not."""
     storage = opening(location)
     survey = next((s for s in (e.survey(storage, True) for e in ENGINES.values()) if s.images), None)
     if survey is None:
@@ -58,7 +65,7 @@ def restartable(
             findings.append(Finding("refuse", f"{image.path or location} has not committed a batch"))
         epochs = image.epochs
         if thorough:
-            found_deep = tuple(deep.findings(storage, survey, image))
+            found_deep = tuple(_deep(storage, survey, image, fleet))
             findings += found_deep
             if epochs and any(finding.level == "refuse" for finding in (*image.findings, *found_deep)):
                 epochs = deep.works(storage, image, found_deep)
@@ -76,6 +83,14 @@ def _with_way_out(finding: Finding, judged: list[JudgedImage]) -> Finding:
         return finding
     images = (image.path for image in judged if finding.path.startswith(image.path))
     return replace(finding, hint=way_out(finding.path, max(images, key=len, default="")))
+
+
+def _deep(storage: Storage, survey: Survey, image: Image, fleet: Crew | None) -> Iterator[Finding]:
+    if fleet is None:
+        yield from deep.findings(storage, survey, image)
+        return
+    yield from fleet.deep(survey, image)
+    yield from sidecars.orphans(storage, survey, image)
 
 
 def _without_this_command(finding: Finding) -> Finding:

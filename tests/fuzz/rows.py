@@ -12,10 +12,10 @@ import pyarrow as pa
 from stateshift.engines.spark.columnar import hashes_of, keys_of, values_of
 from stateshift.engines.spark.columns import array, arrow_type
 from stateshift.engines.spark.encoders import Encoder, decode_key, decode_list, encoder_of
-from stateshift.engines.spark.keys import key_hash, key_rule
+from stateshift.engines.spark.keys import key_rule
 from stateshift.engines.spark.rows import named
+from stateshift.engines.spark.store_view import StoreView
 from stateshift.engines.spark.vectors import fits, structs
-from stateshift.engines.spark.views import StoreView
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import binary
 from stateshift.formats.spark import schema
@@ -178,9 +178,10 @@ def run_types(data: bytes) -> None:
     attempt(lambda: decode_row(bytes(16 + 9 * len(kind.types)), kind), must_tell=False)
     for encoder in (None, '{"keyStateEncoderType":"RangeKeyScanStateEncoderSpec","orderingOrdinals":[0]}'):
         told = {"key": text, "value": text, "encoder": encoder, "prefix": 0}
-        rule = attempt(lambda told=told: key_rule("default", told, True), must_tell=False)
+        rule = attempt(lambda told=told: key_rule(None, "default", told, True), must_tell=False)
         if rule is not None:
-            attempt(lambda rule=rule: key_hash(rule)(bytes(64)), must_tell=False)
+            view = StoreView.of_rule("default", rule)
+            attempt(lambda view=view: hashes_of(view, binary([bytes(64)])), must_tell=False)
 
 
 def _row_seeds() -> list[bytes]:

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from stateshift.survey import ShardFiles
-from stateshift.world import Entry, Read
+from stateshift.world import Read
+
+
+class Entry(NamedTuple):
+    """One key and its value, as the bytes the engine compares."""
+
+    operator: str
+    store: str
+    key: bytes
+    value: bytes
 
 
 def entries(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:

@@ -274,7 +274,9 @@ def _title(reading: Reading, found: Found, operator: str) -> str | None:
     path = _newest_metadata(found, operator, None)
     if path is None:
         return None
-    decoded = reading.decoded(path, operator_metadata.decode_operator_metadata)
+    # Spark 4.3 starts with a damaged v1, too; v2 says where the schemas are, and is needed.
+    read = reading.hinted if layout.is_spare(path) else reading.decoded
+    decoded = read(path, operator_metadata.decode_operator_metadata)
     return None if decoded is None else decoded.name
 
 

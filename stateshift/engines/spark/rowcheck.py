@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stateshift.engines.spark.encoders import Row
-from stateshift.engines.spark.views import StoreView
+from stateshift.engines.spark.entries import Entry
+from stateshift.engines.spark.store_view import StoreView
 from stateshift.errors import FormatError
 from stateshift.formats.spark.compression import decompress
 from stateshift.formats.spark.placement import partition_of
@@ -19,7 +20,6 @@ from stateshift.formats.spark.sst import decode_sst
 from stateshift.formats.spark.state_files import Record, decode_changelog, decode_delta
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, ShardFiles
-from stateshift.world import Entry
 
 # So many rows of a shard are told one by one, the others counted.
 ROWS_MAX = 3

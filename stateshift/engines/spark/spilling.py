@@ -2,7 +2,7 @@
 
     with Piles(count, schema) as piles:
         piles.deal(batch, numbers)     each record of the batch onto the pile of its number
-        piles.each()                   pile by pile, its batches in the order in which they were dealt
+        piles.each()                   (number, batches) pile by pile, the batches in the order in which they were dealt
 
 The files are temporary and have no name where the system can do that (everywhere but on Windows), so that nothing is
 left of them whatever ends the process.
@@ -13,7 +13,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import IO, Any
 
 import numpy as np
@@ -42,14 +41,14 @@ class Piles:
                 self._writer(number).write_batch(dealt.slice(start, count))
                 start += count
 
-    def each(self) -> Iterator[Iterator[Any]]:
+    def each(self) -> Iterator[tuple[int, Iterator[Any]]]:
         """A pile is forgotten when the next one is asked for; empty ones are left out."""
         for number in sorted(self._files):
             file = self._files[number]
             with _told():
                 self._writers[number].close()
                 file.seek(0)
-            yield iter(pa.ipc.open_stream(file))
+            yield number, iter(pa.ipc.open_stream(file))
             file.close()
 
     def _writer(self, number: int) -> Any:
@@ -58,14 +57,15 @@ class Piles:
             self._writers[number] = pa.ipc.new_stream(self._files[number], self._schema)
         return self._writers[number]
 
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
     def __enter__(self) -> Piles:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for file in self._files.values():
-            file.close()
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 @contextmanager

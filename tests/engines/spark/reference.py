@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from stateshift.engines.spark.entries import Entry
 from stateshift.engines.spark.row_checksums import without_delete_checksum, without_value_checksums
 from stateshift.engines.spark.settings import ROW_CHECKSUM, delimiter
 from stateshift.errors import FormatError
@@ -17,7 +18,7 @@ from stateshift.formats.spark.state_files import (
     without_row_checksum,
 )
 from stateshift.survey import ShardFiles
-from stateshift.world import Entry, Read
+from stateshift.world import Read
 
 _EMPTY = RocksDBSnapshot((), 0)
 
