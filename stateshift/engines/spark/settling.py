@@ -36,8 +36,9 @@ BYTES_MAX = 128 * 1024 * 1024
 # Blocks that are smaller on average are put together first: each costs as much as some thousand entries do.
 SMALL = 1024 * 1024
 
-# A pile of a pile has a 1024th of the writes. What is too large even after four times are writes of few keys.
-PILES, LEVELS = 32, 4
+# Few enough that several steps at once do not run out of open files. A pile of a pile has a 256th of the writes; what
+# is too large even after five times are writes of few keys.
+PILES, LEVELS = 16, 5
 
 _SCHEMA = pa.schema(
     [("key", pa.large_binary()), ("value", pa.large_binary()), ("merge", pa.bool_()), ("when", pa.uint64())]
