@@ -165,6 +165,7 @@ def test_every_spark_goes_on_from_state_written_as_tables(tmp_path: Path, python
         queries.change(case)
     feed(tmp_path / "input", FIRST, ALL)
     queries.run(list(queries.both()))
+    assert not list((tmp_path / "checkpoints").glob("*%20*")), "paths that are quoted are another directory to Spark"
     for case in queries.cases:
         assert queries.rows(case), "a query that puts nothing out shows nothing"
         assert queries.rows(f"{case}, changed") == queries.rows(case), case
