@@ -7,6 +7,7 @@
     orders     what goes out and what comes back: JSON, and errors that are the same errors afterwards
     errand     what an executor does with an order: it opens storages by location, and never a cluster
     crew       the fleet as the executor and `look` know it: repeats what was lost with an executor, says what goes on
+    comparing  `diff`: sums first, and then what differs
     ending     how a Spark job ended, told from its message
     spark      the carrier: one Spark application, one job of one task for each order
     package    our own package as a zip, so that executors need no installation of it

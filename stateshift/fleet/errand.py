@@ -18,6 +18,7 @@ from stateshift import plain
 from stateshift.engines.registry import all_entries, all_transforms
 from stateshift.engines.spark import deep
 from stateshift.errors import ClusterError, StateshiftError
+from stateshift.fleet import comparing
 from stateshift.fleet.orders import decode_order, decode_step, encode_answer, encode_error
 from stateshift.storage import locations
 from stateshift.storage.opening import SystemClock, open_patiently
@@ -120,4 +121,11 @@ def _broke(error: Exception) -> dict[str, Any]:
     }
 
 
-_ASKED: Mapping[str, Callable[[Order, World], Any]] = {"run": _run, "holds": _holds, "deep": _deep, "muster": _muster}
+_ASKED: Mapping[str, Callable[[Order, World], Any]] = {
+    "run": _run,
+    "holds": _holds,
+    "deep": _deep,
+    "fold": comparing.fold_here,
+    "pick": comparing.pick_here,
+    "muster": _muster,
+}

@@ -5,6 +5,8 @@
               run     step
               holds   step, evidence
               deep    survey, image: a portion of one
+              fold    ends, side, shards
+              pick    the same, and wanted: buckets by store
               muster  modules, locations, there (directories that everybody has to see)
     answer    {"host": …, "done": …}            what was asked for
               {"host": …, "failed": {…}}        one of our errors, which is raised again as what it was

@@ -12,86 +12,53 @@ What cannot be compared is named, and then the images are not called equal: noth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from stateshift.engines.spark.folding import folded
 from stateshift.engines.spark.matching import Matched, Shelf, matched
-from stateshift.engines.spark.sameness import Form, common_name, forms
-from stateshift.engines.spark.store_view import StoreView
-from stateshift.formats.binaries import joined
+from stateshift.engines.spark.sides import SEPARATOR, Side, Sides
 from stateshift.formats.blocks import Binary, Block
 from stateshift.look.differences import Change, Counts, Difference, Differences
 from stateshift.look.selecting import Opened, opened
 from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Image, Operator, ShardFiles
+from stateshift.survey import ShardFiles
 
-_SEP = b"\0"
-
-
-@dataclass(frozen=True)
-class _Side:
-    """One operator of one image; `image` is None where only the other one has it."""
-
-    opened: Opened
-    image: Image | None
-    operator: Operator | None
-
-    @property
-    def shards(self) -> list[ShardFiles]:
-        if self.image is None or self.operator is None:
-            return []
-        return [shard for shard in self.image.shards if shard.operator == self.operator.id]
-
-    def view(self, store: str) -> StoreView:
-        if self.image is None or self.operator is None:
-            return StoreView("", store)
-        return self.opened.views[self.image.path].of(self.operator.id, store)
-
-    def stores(self) -> dict[str, str]:
-        """Common name -> this side's."""
-        if self.image is None or self.operator is None:
-            return {}
-        views = self.opened.views[self.image.path]
-        return {
-            common_name(name): name
-            for store in self.operator.stores
-            for name in views.names(self.operator.id, store.name)
-        }
-
-    def blocks(self, shards: list[ShardFiles]) -> Iterator[tuple[str, Block]]:
-        assert self.image is not None, "an operator that is not there has no shards"
-        for shard in shards:
-            for store, block in folded(self.opened.storage.chunks, shard, self.image.settings):
-                yield common_name(store), block
-
+if TYPE_CHECKING:
+    from stateshift.fleet.crew import Crew
 
 def diff(
-    one: str, other: str, opening: Callable[[str], Storage] = open_patiently, show: int = 0
+    one: str,
+    other: str,
+    opening: Callable[[str], Storage] = open_patiently,
+    show: int = 0,
+    fleet: Crew | None = None,
 ) -> Differences:
-    """Compare the image at `one` (A) with that at `other` (B); `show` of the differences of each store are decoded."""
+    """Compare the image at `one` (A) with that at `other` (B); `show` of the differences of each store are decoded. A
+    `fleet` reads them, where there is one."""
     a, b = opened(one, opening), opened(other, opening)
     found = Differences(epochs=(a.survey.epoch, b.survey.epoch))
+    sizes = (_sizes(a), _sizes(b))
     for name, left, right in _paired(a, b):
-        _Comparison(found, name, left, right, show).run()
+        _Comparison(found, name, Sides(left, right), show).run(fleet, sizes)
     return found
 
 
-def _paired(a: Opened, b: Opened) -> Iterator[tuple[str, _Side, _Side]]:
+def _paired(a: Opened, b: Opened) -> Iterator[tuple[str, Side, Side]]:
     """Operators of one name on both sides; a side that has no such operator is empty."""
     ones, others = _sides(a), _sides(b)
     if len(a.images) == len(b.images) == 1:  # wherever in its directory a single image lies
         ones, others = ({k.rpartition("/")[2]: v for k, v in side.items()} for side in (ones, others))
     for name in dict.fromkeys((*ones, *others)):
-        yield name, ones.get(name, _Side(a, None, None)), others.get(name, _Side(b, None, None))
+        yield name, ones.get(name, Side()), others.get(name, Side())
 
 
-def _sides(found: Opened) -> dict[str, _Side]:
+def _sides(found: Opened) -> dict[str, Side]:
     return {
-        f"{image.path}/{operator.id}" if image.path else operator.id: _Side(found, image, operator)
+        f"{image.path}/{operator.id}" if image.path else operator.id: Side(
+            found.storage, image, operator, found.views[image.path]
+        )
         for image in found.images
         for operator in image.operators
     }
@@ -100,59 +67,61 @@ def _sides(found: Opened) -> dict[str, _Side]:
 class _Comparison:
     """One operator being compared."""
 
-    def __init__(self, found: Differences, operator: str, left: _Side, right: _Side, show: int) -> None:
-        self._found, self._operator, self._left, self._right, self._show = found, operator, left, right, show
+    def __init__(self, found: Differences, operator: str, sides: Sides, show: int) -> None:
+        self._found, self._operator, self._sides, self._show = found, operator, sides, show
         self._counts: dict[str, Counts] = {}
-        self._forms: dict[str, tuple[Form, Form] | None] = {}
+        self._begun: set[str] = set()
 
-    def run(self) -> None:
-        for store in dict.fromkeys((*self._left.stores(), *self._right.stores())):
-            self._form(store)
-        left, right = _by_number(self._left.shards), _by_number(self._right.shards)
-        if left.keys() != right.keys():
-            self._tell(self._matched(self._left.shards, self._right.shards))
-        else:
-            with Shelf() as apart:
+    def run(self, fleet: Crew | None, sizes: tuple[dict[str, int], dict[str, int]]) -> None:
+        for store in self._sides.names():
+            self._begin(store)
+        left, right = _by_number(self._sides.left.shards), _by_number(self._sides.right.shards)
+        with Shelf() as apart:
+            if fleet is not None:
+                self._read_by(fleet, sizes, apart)
+                self._tell(matched(apart.sided()))
+            elif left.keys() != right.keys():
+                self._tell(self._matched(self._sides.left.shards, self._sides.right.shards))
+            else:
                 for number, shards in left.items():
                     for found in self._matched(shards, right[number]):
                         self._same(found.same)
                         apart.put(0, found.removed, found.changed[0])
                         apart.put(1, found.added, found.changed[1])
                 self._tell(matched(apart.sided()))
+        for store in self._sides.met:
+            self._begin(store)
         self._found.stores += [self._counts[name] for name in sorted(self._counts)]
+
+    def _begin(self, store: str) -> None:
+        """A store that cannot be compared is a result, too."""
+        if store in self._begun:
+            return
+        self._begun.add(store)
+        forms = self._sides.form(store)
+        if isinstance(forms, str):
+            self._found.incomparable.append((self._operator, store, forms))
+        else:
+            self._counts[store] = Counts(self._operator, store)
+
+    def _read_by(self, fleet: Crew, sizes: tuple[dict[str, int], dict[str, int]], apart: Shelf) -> None:
+        """What a fleet has found in buckets whose sums differ is put aside; the rest is the same."""
+        from stateshift.fleet.comparing import unequal
+
+        compared = unequal(fleet, self._sides, sizes, apart.put)
+        for store in sorted(compared.met):
+            self._begin(store)
+        for store, count in compared.same.items():
+            self._counts[store].same += count
 
     def _matched(self, left: list[ShardFiles], right: list[ShardFiles]) -> Iterator[Matched]:
         sides = enumerate((left, right))
         return matched((side, block) for side, shards in sides for block in self._formed(side, shards))
 
     def _formed(self, side: int, shards: list[ShardFiles]) -> Iterator[Block]:
-        """A side's entries in the common form, the store's name before the key."""
-        for store, block in (self._left, self._right)[side].blocks(shards) if shards else ():
-            forms = self._form(store)
-            if forms is not None:
-                form = forms[side]
-                yield Block(joined(store.encode() + _SEP, form.key(block.keys)), form.value(block.values))
-
-    def _form(self, store: str) -> tuple[Form, Form] | None:
-        if store not in self._forms:
-            left, right = self._left.stores().get(store, store), self._right.stores().get(store, store)
-            self._forms[store] = self._chosen(store, self._left.view(left), self._right.view(right))
-        return self._forms[store]
-
-    def _chosen(self, store: str, left: StoreView, right: StoreView) -> tuple[Form, Form] | None:
-        """The common form; where there is none, that is a result, too. A store that one side lacks needs none."""
-        one, other = self._left.operator, self._right.operator
-        if one is None or store not in self._left.stores():
-            left = right
-        if other is None or store not in self._right.stores():
-            right = left
-        alike = one is None or other is None or one.provider == other.provider
-        found = forms(left, right, alike or left is right)
-        if isinstance(found, str):
-            self._found.incomparable.append((self._operator, store, found))
-            return None
-        self._counts[store] = Counts(self._operator, store)
-        return found
+        for store, block in self._sides.formed(side, shards):
+            self._begin(store)
+            yield block
 
     def _same(self, keys: Binary) -> None:
         for store, places in _by_store(keys, self._counts):
@@ -181,14 +150,14 @@ class _Comparison:
     def _decoded(
         self, store: str, change: Change, key: bytes, before: bytes | None, after: bytes | None
     ) -> Difference:
-        forms = self._forms[store]
-        assert forms is not None, "what cannot be compared differs in nothing"
+        forms = self._sides.form(store)
+        assert not isinstance(forms, str), "what cannot be compared differs in nothing"
         left, right = forms
         return Difference(
             self._operator,
             store,
             change,
-            (right if before is None else left).show_key(key.partition(_SEP)[2]),
+            (right if before is None else left).show_key(key.partition(SEPARATOR)[2]),
             None if before is None else left.show_value(before),
             None if after is None else right.show_value(after),
         )
@@ -197,9 +166,13 @@ class _Comparison:
 def _by_store(keys: Binary, stores: Iterable[str]) -> Iterator[tuple[str, Any]]:
     """The places of each store's keys, in their order."""
     for store in sorted(stores):
-        places = pc.indices_nonzero(pc.starts_with(keys, store.encode() + _SEP))
+        places = pc.indices_nonzero(pc.starts_with(keys, store.encode() + SEPARATOR))
         if len(places):
             yield store, places
+
+
+def _sizes(found: Opened) -> dict[str, int]:
+    return {file.path: file.size for file in found.survey.files}
 
 
 def _by_number(shards: list[ShardFiles]) -> dict[int, list[ShardFiles]]:

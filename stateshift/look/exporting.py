@@ -15,44 +15,32 @@ JSON has dates as days and times as microseconds since 1970, as `inspect` shows 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from stateshift.engines.spark.changes import Change, Changes
+from stateshift.engines.spark.folding import folded
 from stateshift.engines.spark.store_view import StoreView
-from stateshift.errors import FormatError, PlanError
+from stateshift.errors import PlanError
+from stateshift.formats.blocks import block_of
+from stateshift.look.lines import lines_of
+from stateshift.look.pieces import Piece, key_of, part_of, value_of
 from stateshift.look.selecting import Opened, Wanted, check_wanted, opened, operator_id
+from stateshift.look.tables import Tables
 from stateshift.spec.location import relation
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, ShardFiles
 
-if TYPE_CHECKING:
-    from stateshift.formats.blocks import Block
-
 ROWS = 65_536
-LINES = 1_000
+LINES = 16_384
 STDOUT = "-"
 
 _SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "jsonl", ".json": "jsonl"}
-
-
-class Piece(NamedTuple):
-    """Entries, or changes, of one store of one shard on their way out. `path` is a file to blame where one of them does
-    not decode; `changes` says what each change is."""
-
-    view: StoreView
-    operator: str
-    shard: int
-    block: Block
-    path: str
-    batch: int = 0
-    changes: tuple[str, ...] = ()
 
 
 @dataclass
@@ -71,25 +59,23 @@ class Export:
     def _lines(self) -> Iterator[bytes]:
         for piece in self._pieces():
             for start in range(0, len(piece.block), LINES):
-                part = _part(piece, start, LINES)
+                part = part_of(piece, start, LINES)
                 self.entries += len(part.block)
-                yield "".join(_text_lines(part)).encode("utf-8")
+                yield from lines_of(part)
 
     def _tables(self) -> Iterator[bytes]:
-        from stateshift.look.tables import Tables
-
         tables = Tables(self.format, self._only_view(), self.wanted.changes is not None)
         for piece in self._pieces():
             if (piece.view.key, piece.view.value) != (tables.view.key, tables.view.value):
                 raise _several({piece.view.store, tables.view.store})
             for start in range(0, len(piece.block), ROWS):
-                part = _part(piece, start, ROWS)
+                part = part_of(piece, start, ROWS)
                 self.entries += len(part.block)
                 keys, values = tables.together(part.view, part.block)
                 if keys is None:
-                    keys = tables.keys([_key(part, key) for key in part.block.keys.to_pylist()])
+                    keys = tables.keys([key_of(part, key) for key in part.block.keys.to_pylist()])
                 if values is None:
-                    values = tables.values([_value(part, value) for value in part.block.values.to_pylist()])
+                    values = tables.values([value_of(part, value) for value in part.block.values.to_pylist()])
                 yield tables.written(tables.batch(_places(part), keys, values))
         yield tables.finished()
 
@@ -111,8 +97,6 @@ class Export:
         ]
 
     def _pieces(self) -> Iterator[Piece]:
-        from stateshift.engines.spark.folding import folded  # loads Arrow, for which no refusal should wait
-
         if self.wanted.changes is not None:
             yield from self._changed(*self.wanted.changes)
             return
@@ -131,8 +115,6 @@ class Export:
                 yield from self._changes_of(sources[image.path], image, shard, batch)
 
     def _changes_of(self, source: Changes, image: Image, shard: ShardFiles, batch: int) -> Iterator[Piece]:
-        from stateshift.formats.blocks import block_of
-
         views, operator = self.found.views[image.path], operator_id(image, shard.operator)
         path = f"state/{shard.operator}/{shard.shard}"
         for store, changes in groupby(source.of(shard, batch), lambda change: change.store):
@@ -205,64 +187,7 @@ def _batched(changes: Iterator[Change], size: int) -> Iterator[list[Change]]:
         yield batch
 
 
-def _part(piece: Piece, start: int, count: int) -> Piece:
-    """Some of its entries."""
-    if start == 0 and len(piece.block) <= count:
-        return piece
-    from stateshift.formats.binaries import part
-
-    block = part(piece.block, start, min(start + count, len(piece.block)))
-    return piece._replace(block=block, changes=piece.changes[start : start + count])
-
-
 def _places(piece: Piece) -> tuple[Any, ...]:
     """What stands before key and value; the same for all of them, or one for each."""
     shared = (piece.operator, piece.view.store, piece.shard)
     return (piece.batch, list(piece.changes), *shared) if piece.changes else shared
-
-
-def _key(piece: Piece, key: bytes) -> Any:
-    try:
-        return piece.view.decode_key(key) if piece.view.key is not None else key
-    except FormatError as error:
-        raise _at(error, piece) from error
-
-
-def _value(piece: Piece, value: bytes | None) -> Any:
-    try:
-        return value if value is None or piece.view.value is None else piece.view.decode_value(value)
-    except FormatError as error:
-        raise _at(error, piece) from error
-
-
-def _at(error: FormatError, piece: Piece) -> FormatError:
-    fact = f"a row of the store {piece.view.store} does not fit its schema: {error.fact}"
-    return FormatError(fact, piece.path, hint="stateshift verify LOCATION --deep names the file it stands in")
-
-
-def _text_lines(piece: Piece) -> Iterator[str]:
-    view = piece.view
-    shared = {"operator": piece.operator, "store": view.store, "shard": piece.shard}
-    for at, (key, value) in enumerate(piece.block.records()):
-        found = _value(piece, value)
-        plain = {
-            **({"batch": piece.batch, "change": piece.changes[at]} if piece.changes else {}),
-            **shared,
-            "key": {"hex": key.hex()} if view.key is None else view.named_key(_key(piece, key)),
-            "value": {"hex": found.hex()} if isinstance(found, bytes) else _named(view, found),
-        }
-        text = json.dumps(plain, ensure_ascii=False)
-        # What is not UTF-8 in a string is kept as a surrogate, which JSON can only say as an escape.
-        yield (text if text.isascii() or _encodable(text) else json.dumps(plain)) + "\n"
-
-
-def _named(view: StoreView, value: Any) -> Any:
-    return None if value is None else view.named_value(value)
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from stateshift.engines.registry import ENGINES
 from stateshift.engines.spark import deep, sidecars
 from stateshift.engines.spark.findings import taking_back
+from stateshift.engines.spark.ways_out import way_out
 from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, Survey
@@ -72,8 +73,16 @@ def restartable(
     whole = all(i.epoch is not None and i.epoch in i.epochs for i in survey.images)
     refused = any(finding.level == "refuse" for finding in findings)
     epochs = judged[0].epochs if len(judged) == 1 else ()  # a workflow has none in common
-    told = tuple(_without_this_command(finding) for finding in findings)
+    told = tuple(_with_way_out(_without_this_command(finding), judged) for finding in findings)
     return Judgement(whole and not refused, survey.epoch, epochs, told, tuple(judged))
+
+
+def _with_way_out(finding: Finding, judged: list[JudgedImage]) -> Finding:
+    """Where an earlier epoch works, that is the way out, and said beside."""
+    if finding.level != "refuse" or finding.hint or finding.path is None or any(image.epochs for image in judged):
+        return finding
+    images = (image.path for image in judged if finding.path.startswith(image.path))
+    return replace(finding, hint=way_out(finding.path, max(images, key=len, default="")))
 
 
 def _deep(storage: Storage, survey: Survey, image: Image, fleet: Crew | None) -> Iterator[Finding]:

@@ -12,25 +12,31 @@ import struct
 import time
 import tracemalloc
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import cramjam
 import pytest
 
-from stateshift import look, migration
+from stateshift import lock, look, migration
+from stateshift.cli import request
 from stateshift.engines.spark.encoders import Encoder, decode_key, decode_list, encoder_of
 from stateshift.engines.spark.survey import survey
-from stateshift.errors import FormatError, PlanError, SpecError
+from stateshift.errors import FormatError, JournalError, PlanError, SpecError
+from stateshift.formats import marks
 from stateshift.formats.spark import crc, offsets, operator_metadata, rocksdb, schema, sst, state_files
 from stateshift.formats.spark.compression import compress, decompress
 from stateshift.formats.spark.types import ArrayType, Atomic, MapType, StructType, decode_struct
 from stateshift.formats.spark.unsafe_row import decode_row
 from stateshift.formats.stream import lines
+from stateshift.journal.lines import decode_records
 from stateshift.spec import parse_spec
 from stateshift.storage.memory import MemoryDisk
 from stateshift.survey import Finding
+from stateshift.workdir import Workdir
 from tests.fuzz import sst_files
 from tests.support.checkpoints import Checkpoint, put
 
@@ -283,7 +289,53 @@ def test_a_state_file_of_any_version_does_not_make_us_count_to_it() -> None:
         assert look.restartable(HERE, disk.open, thorough=True).restartable
 
 
+DEEP = b"[" * 100_000
+
+
+def test_brackets_without_end_in_any_file_are_no_bug_of_ours() -> None:
+    """A source may write what it likes as its offset; anything else is refused."""
+    files = Checkpoint(inputs="file:///in").files()
+    head = files["offsets/2"].rsplit(b"\n", 1)[0]
+    utf = len(DEEP[:60_000]).to_bytes(2, "big") + DEEP[:60_000]
+    bad = {
+        "offsets/2": head + b"\n" + DEEP,
+        "commits/2": b"v1\n" + DEEP,
+        "metadata": DEEP,
+        "sources/0/0": b"v1\n" + DEEP,
+        "state/0/0/_metadata/schema": b"\0\2v1" + utf * 2,
+        "state/0/_metadata/metadata": b"v1\n" + DEEP,
+        "state/0/1/3.delta": packed(b"\0\2v3" + utf),
+        "_stateshift/operators.json": DEEP,
+    }
+    for path, content in bad.items():
+        disk = MemoryDisk()
+        for name, one in {**files, path: content}.items():
+            put(disk.open(HERE), name, one)
+        with little():
+            look.restartable(HERE, disk.open, thorough=True)
+            with suppress(FormatError):
+                list(look.entries(HERE, disk.open))
+            with suppress(FormatError):
+                look.inspect(f"{HERE}/{path}", disk.open)
+
+
 # ---- what we write ourselves
+
+
+def test_a_journal_a_lock_or_a_file_of_a_workdir_nested_without_end_is_refused(tmp_path: Path) -> None:
+    line = b"%08x %s\n" % (zlib.crc32(DEEP), DEEP)
+    with little(), pytest.raises(JournalError):
+        decode_records(line + line)
+    workdir = Workdir(tmp_path)
+    (tmp_path / "spec.json").write_bytes(DEEP)
+    with little(), pytest.raises(JournalError):
+        workdir.read("spec.json")
+    with little(), pytest.raises(SpecError):
+        request.read(str(tmp_path / "spec.json"))
+    parent = MemoryDisk().open("file:///here")
+    put(parent, f"orders{marks.LOCK_SUFFIX}", DEEP[:60_000])
+    with little(), pytest.raises(JournalError):
+        lock.refuse_held(parent, "orders")
 
 
 @pytest.mark.parametrize("nested", ["[" * 400 + "]" * 400, '{"a":' * 400 + "1" + "}" * 400, "[" * 100_000])

@@ -64,7 +64,7 @@ def made(place: Path, provider: str, entries: int, shards: int = 8, batches: int
         counting = {COUNTED: str(entries <= COUNTED_MAX).lower()}
         spark = session(2, {**PROVIDERS[provider], **counting}, shards)
         _base(spark, place, entries, batches)
-        _await_snapshots(spark, place, shards, batches)
+        await_snapshots(spark, query(spark, place / "input", FILES), place, shards, batches)
         _tail(spark, place, entries, batches, tail)
         spark.stop()
         told = {"provider": provider, "entries": entries, "shards": shards, "batches": batches, "tail": tail}
@@ -115,12 +115,12 @@ def _base(spark: Any, place: Path, entries: int, batches: int) -> None:
     bounds = [entries * number // batches for number in range(batches + 1)]
     for number in range(batches - 1):
         add_input(place, number, bounds[number], bounds[number + 1], 1)
-    _run(spark, place)
+    run(query(spark, place / "input", FILES), place)
     add_input(place, batches - 1, bounds[-2], entries, 1)
 
 
-def _await_snapshots(spark: Any, place: Path, shards: int, version: int) -> None:
-    """Run the last batch, and let Spark's maintenance write snapshots of it: without, it is no checkpoint for us."""
+def await_snapshots(spark: Any, writer: Any, place: Path, shards: int, version: int) -> None:
+    """Run the query's last batch until Spark's maintenance has written snapshots of it: without, it is none for us."""
     spark.conf.set(MIN_DELTAS, "1")
     names = (f"{version}.snapshot", f"{version}.zip")
     operator = place / "checkpoint" / "state" / "0"
@@ -128,7 +128,7 @@ def _await_snapshots(spark: Any, place: Path, shards: int, version: int) -> None
     def there() -> bool:
         return sum((operator / str(shard) / name).exists() for shard in range(shards) for name in names) == shards
 
-    _run(spark, place, there)
+    run(writer, place, there)
     spark.conf.unset(MIN_DELTAS)
 
 
@@ -136,12 +136,12 @@ def _tail(spark: Any, place: Path, entries: int, before: int, batches: int) -> N
     """Changes of one key in 100 each, another one each time."""
     for number in range(batches):
         add_input(place, before + number, number, entries, 100)
-    _run(spark, place)
+    run(query(spark, place / "input", FILES), place)
 
 
-def _run(spark: Any, place: Path, done: Callable[[], bool] = lambda: True) -> None:
-    """The query, until it has read all its input and `done` says so."""
-    running = started(query(spark, place / "input", FILES), place / "checkpoint")
+def run(writer: Any, place: Path, done: Callable[[], bool] = lambda: True) -> None:
+    """A query, until it has read all its input and `done` says so."""
+    running = started(writer, place / "checkpoint")
     running.processAllAvailable()
     for _ in range(600):
         if done():

@@ -63,12 +63,13 @@ def values_of(view: StoreView, values: Binary) -> pa.Array | None:
     return _bare(found.content, found.starts, found.ends, view.value)
 
 
-def hashes_of(view: StoreView, keys: Binary) -> Ints:
-    """Asked where it is known which columns place a key. A store without any has shard 0 alone."""
+def hashes_of(view: StoreView, keys: Binary, decoded: pa.Array | None = None) -> Ints:
+    """Asked where it is known which columns place a key; a store without any has shard 0 alone. `decoded` is what
+    `keys_of` gave, if it was asked."""
     assert view.placed is not None, "asked before whether the placement is known"
     if not view.placed:
         return np.zeros(len(keys), np.int64)
-    decoded = keys_of(view, keys)
+    decoded = keys_of(view, keys) if decoded is None else decoded
     columns = [_column(decoded, view.key, path) for path in view.placed] if decoded is not None else []
     if not columns or not all(placement_columns.fits(kind) for _, kind in columns):
         found = (signed_hash(*view.placing(view.decode_key(key))) for key in keys.to_pylist())

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator
 from itertools import groupby, islice
 
 from stateshift.engines.spark import decoding, layout, sidecars, snapshots
-from stateshift.engines.spark.entries import entries
+from stateshift.engines.spark.folding import folded
 from stateshift.engines.spark.joins import Join
 from stateshift.engines.spark.rowcheck import RowCheck
 from stateshift.engines.spark.survey import survey as surveyed
@@ -138,18 +138,18 @@ def _shard(
     check = RowCheck(storage, shard, image.settings, shards)
     yield from _codecs(storage, image, shard)
     try:
-        for entry in entries(storage.chunks, shard, image.settings):
-            view = views.of(shard.operator, entry.store)
-            row = check.decoded(view, entry)
-            if row is not None:
-                join.add(entry.store, shard, *row)
+        for store, block in folded(storage.chunks, shard, image.settings):
+            view = views.of(shard.operator, store)
+            sound = check.sound(view, block)
+            if sound is not None:
+                join.add(view, shard, sound)
     except FormatError as error:
         join.incomplete = True
         yield _damaged(error.path or shard.files[-1], error)
     except MissingFile as error:
         join.incomplete = True
         yield Finding("refuse", f"{error.fact}: shard {shard.shard} of operator {shard.operator} needs it")
-    join.incomplete |= bool(check.broken)
+    join.incomplete |= bool(check.broken.count)
     yield from check.findings()
 
 

@@ -10,7 +10,7 @@ what is found out about schemas and metadata, which every portion finds; and for
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from stateshift.engines.spark.bundles import BYTES_MAX, FILES_MAX
@@ -48,11 +48,29 @@ def portions(survey: Survey, image: Image, files_max: int = FILES_MAX) -> Iterat
         yield _portion(survey, image, tuple(bundle), [*describing, *own], files)
 
 
+def undivided(image: Image) -> Image:
+    """The image without its shards: what it takes to know how their rows are read."""
+    start = len(image.path) + 1 if image.path else 0
+    describing = [path for path in image.needed if classify(path[start:]).area in _DESCRIBING]
+    return _without(image, (), describing)
+
+
+def shard_groups(shards: tuple[ShardFiles, ...], sizes: Mapping[str, int]) -> list[list[ShardFiles]]:
+    """Shards by place, as many together as are worth a task."""
+    paths: dict[Place | None, list[str]] = {}
+    for shard in shards:
+        paths.setdefault((shard.operator, shard.shard), []).extend(shard.files)
+    return list(_bundled(shards, paths, sizes, FILES_MAX))
+
+
+def _without(image: Image, shards: tuple[ShardFiles, ...], needed: list[str]) -> Image:
+    return replace(image, shards=shards, needed=tuple(needed), embedded=(), first_read=(), endpoints=(), details={})
+
+
 def _portion(
     survey: Survey, image: Image, shards: tuple[ShardFiles, ...], needed: list[str], files: list[FileInfo]
 ) -> tuple[Survey, Image]:
-    whole = replace(image, shards=shards, needed=tuple(needed), embedded=(), first_read=(), endpoints=(), details={})
-    return replace(survey, files=tuple(files), images=(), findings=()), whole
+    return replace(survey, files=tuple(files), images=(), findings=()), _without(image, shards, needed)
 
 
 def _place(place: CheckpointPath) -> Place | None:
@@ -62,7 +80,7 @@ def _place(place: CheckpointPath) -> Place | None:
 
 
 def _bundled(
-    shards: tuple[ShardFiles, ...], needed: dict[Place | None, list[str]], sizes: dict[str, int], files_max: int
+    shards: tuple[ShardFiles, ...], needed: dict[Place | None, list[str]], sizes: Mapping[str, int], files_max: int
 ) -> Iterator[list[ShardFiles]]:
     """Shards by place, as many together as are worth a task."""
     by_place: dict[Place, list[ShardFiles]] = {}

@@ -1,5 +1,6 @@
 """Records dealt onto piles on disk, for what may be larger than memory.
 
+    Dealt           batches held in memory, and dealt onto piles once they are too many
     with Piles(count, schema) as piles:
         piles.deal(batch, numbers)     each record of the batch onto the pile of its number
         piles.each()                   (number, batches) pile by pile, the batches in the order in which they were dealt
@@ -66,6 +67,41 @@ class Piles:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class Dealt:
+    """Batches that come one by one and are given back together, pile by pile: one, as long as all of them come to no
+    more than `bytes_max`, and then as many as there are."""
+
+    def __init__(self, count: int, schema: Any, bytes_max: int) -> None:
+        self._count, self._schema, self._bytes_max = count, schema, bytes_max
+        self._held: list[tuple[Any, Ints]] = []
+        self._size = 0
+        self._piles: Piles | None = None
+
+    def add(self, batch: Any, numbers: Ints) -> None:
+        self._held.append((batch, numbers))
+        self._size += batch.nbytes
+        if self._size > self._bytes_max:
+            self._piles = self._piles or Piles(self._count, self._schema)
+            for own, places in self._held:
+                self._piles.deal(own, places)
+            self._held, self._size = [], 0
+
+    def each(self) -> Iterator[Any]:
+        """Tables."""
+        if self._piles is None:
+            yield pa.Table.from_batches((batch for batch, _ in self._held), self._schema)
+            return
+        with self._piles as piles:
+            for own, places in self._held:
+                piles.deal(own, places)
+            for _, batches in piles.each():
+                yield pa.Table.from_batches(batches, self._schema)
+
+    def close(self) -> None:
+        if self._piles is not None:
+            self._piles.close()
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import cramjam
@@ -118,13 +119,19 @@ def _decode_footer(content: bytes) -> tuple[int, _Handle, _Handle]:
         raise UnknownVersion(f"{_WHAT} of format version {version}; known are 2 to 5", None, len(content) - 12)
     if content[start] not in _CHECKSUMS:
         raise FormatError(f"{_WHAT} has the unknown checksum type {content[start]}", None, start)
-    metaindex, position = _handle(content, start + 1, len(content) - 12)
-    index, _ = _handle(content, position, len(content) - 12)
+    with _placed(start):
+        metaindex, position = _handle(content, start + 1, len(content) - 12)
+        index, _ = _handle(content, position, len(content) - 12)
     return content[start], metaindex, index
 
 
 def _check_properties(content: bytes, metaindex: _Handle, check: int) -> bool:
     """Whether the index is delta-encoded. What we could misread is refused."""
+    with _placed(metaindex.offset):
+        return _checked_properties(content, metaindex, check)
+
+
+def _checked_properties(content: bytes, metaindex: _Handle, check: int) -> bool:
     delta = False
     for name, value in _entries(_block(content, metaindex, check), metaindex.offset):
         place = _handle(value, 0, len(value))[0] if value else None
@@ -170,7 +177,8 @@ def _decompressed(data: bytes, kind: int, offset: int) -> bytes:
         return snappy_java.decompressed(data, offset)
     if kind not in (4, 5, 7):
         raise FormatError(f"{_WHAT} has a block of unknown compression {kind}", None, offset)
-    raw, position = _varint(data, 0, len(data))
+    with _placed(offset):
+        raw, position = _varint(data, 0, len(data))
     if raw > min(1 << 30, _EXPANSION_MAX[kind] * len(data) + 64):
         raise FormatError(f"{_WHAT}: a block of {len(data)} bytes claims to hold {raw}", None, offset)
     try:
@@ -191,25 +199,31 @@ def _entries(block: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
     end = _end_of_entries(block, offset)
     position, key = 0, b""
     room = _SHARING_MAX * len(block)
-    while position < end:
-        shared, position = _varint(block, position, end)
-        unshared, position = _varint(block, position, end)
-        size, position = _varint(block, position, end)
-        middle = position + unshared
-        room -= shared
-        if shared > len(key) or middle + size > end or room < 0:
-            raise FormatError(f"{_WHAT}: an entry is larger than its block", None, offset)
-        key = key[:shared] + block[position:middle]
-        position = middle + size
-        yield key, block[middle:position]
+    with _placed(offset):
+        while position < end:
+            shared, position = _varint(block, position, end)
+            unshared, position = _varint(block, position, end)
+            size, position = _varint(block, position, end)
+            middle = position + unshared
+            room -= shared
+            if shared > len(key) or middle + size > end or room < 0:
+                raise FormatError(f"{_WHAT}: an entry is larger than its block", None, offset)
+            key = key[:shared] + block[position:middle]
+            position = middle + size
+            yield key, block[middle:position]
 
 
 def _index(block: bytes, place: _Handle, delta: bool) -> Iterator[_Handle]:
-    if not delta:
+    with _placed(place.offset):
+        if delta:
+            yield from _delta_index(block, place.offset)
+            return
         for _, value in _entries(block, place.offset):
             yield _handle(value, 0, len(value))[0]
-        return
-    end = _end_of_entries(block, place.offset)
+
+
+def _delta_index(block: bytes, offset: int) -> Iterator[_Handle]:
+    end = _end_of_entries(block, offset)
     position, handle = 0, _Handle(0, 0)
     while position < end:
         shared, position = _varint(block, position, end)
@@ -222,7 +236,7 @@ def _index(block: bytes, place: _Handle, delta: bool) -> Iterator[_Handle]:
             change = zigzag >> 1 if not zigzag & 1 else -(zigzag >> 1) - 1
             handle = _Handle(handle.offset + handle.size + _TRAILER, handle.size + change)
         if handle.size < 0:
-            raise FormatError(f"{_WHAT}: a block of {handle.size} bytes", None, place.offset)
+            raise FormatError(f"{_WHAT}: a block of {handle.size} bytes", None, offset)
         yield handle
 
 
@@ -240,6 +254,16 @@ def _handle(data: bytes, position: int, end: int) -> tuple[_Handle, int]:
     return _Handle(offset, size), position
 
 
+@contextmanager
+def _placed(offset: int) -> Iterator[None]:
+    """What is wrong inside of a block is said to be at the block's place: within, bytes are counted as they come out
+    of the compression."""
+    try:
+        yield
+    except FormatError as error:
+        raise error if error.offset is not None else FormatError(error.fact, None, offset) from error
+
+
 def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
     if position < end and data[position] < 0x80:
         return data[position], position + 1
@@ -251,7 +275,7 @@ def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
-    raise FormatError(f"{_WHAT}: a number that does not end", None, min(position, end))
+    raise FormatError(f"{_WHAT}: a number that does not end")
 
 
 def _xxh3(data: bytes, last: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from stateshift.engines.spark.entries import Entry
 from stateshift.engines.spark.row_checksums import without_delete_checksum, without_value_checksums
 from stateshift.engines.spark.settings import ROW_CHECKSUM, delimiter
 from stateshift.errors import FormatError
@@ -19,6 +18,7 @@ from stateshift.formats.spark.state_files import (
 )
 from stateshift.survey import ShardFiles
 from stateshift.world import Read
+from tests.support.entries import Entry
 
 _EMPTY = RocksDBSnapshot((), 0)
 
