@@ -9,8 +9,9 @@ Logs of sources and sinks hold quoted places. Operators' metadata holds plain on
 what is quoted there is taken as it stands, for another directory (seen with a blank in Spark 4.3.0).
 
 Source: Spark, SparkPath.urlEncoded and SinkFileStatus, StateSchemaProvider; Hadoop, Path.toUri; java.net.URI (the
-multi-argument constructors quote what RFC 2396 does not allow in a path and leave other unicode as it is). `file:/x` and
-`file:///x` are one place; which of the two a file uses depends on who wrote it, and what is rewritten keeps its form.
+multi-argument constructors quote what RFC 2396 does not allow in a path and leave other unicode as it is). `file:/x`
+and `file:///x` are one place; which of the two a file uses depends on who wrote it, and what is rewritten keeps its
+form.
 """
 
 from __future__ import annotations
