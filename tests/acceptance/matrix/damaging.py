@@ -88,6 +88,8 @@ def cause_of(failure: str) -> str:
     classes = re.findall(r"\[([A-Z][A-Z_0-9]{8,}(?:\.[A-Z_0-9]+)?)\] ([^\n]{0,120})", failure)
     classes = [found for found in classes if found[0] != "STREAM_FAILED"]
     causes = re.findall(r"Caused by: ([^\n]{0,160})", failure)
+    if not classes and "Python Proxy" in failure:  # all of it is the way through Python
+        return "a batch"
     return " ".join(classes[0] if classes else causes[-1:] or [" ".join(failure.split())[:160]])
 
 

@@ -25,7 +25,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +68,10 @@ class Version:
         """Run what is wanted of the bases and has not run yet: as they begin, then the untouched ones further."""
         firsts = [self.ground.first_run(base, part) for base, part in wanted if part != "untouched"]
         firsts = [order for order in firsts if not self._ran(order)]
-        for order in firsts:
-            shutil.rmtree(order.checkpoint.parent, ignore_errors=True)
         if firsts:
             unfeed(self.folder)
             feed(self.folder, 0, BEFORE)
-        self._run(firsts)
+        self._run(firsts, _afresh)
         rests = [base for base, part in wanted if part == "untouched" and not self.failure(base, "whole")]
         rests = [base for base in rests if not self._ran(self.ground.untouched(base))]
         for base in rests:
@@ -90,22 +88,29 @@ class Version:
         asked, wrong = self.ran.held.get(order.name, [None, None])
         return bool(asked == json.dumps(order.plain())) and BUSY not in (wrong or "")
 
-    def _run(self, orders: Sequence[Order]) -> None:
+    def _run(self, orders: Sequence[Order], before: Callable[[Order], None] = lambda order: None) -> None:
         asked = {order.name: json.dumps(order.plain()) for order in orders}
-        for name, wrong in self.spark(orders).items() if orders else ():
+        for name, wrong in self.spark(orders, before).items() if orders else ():
             self.ran.add(name, [asked[name], wrong])
 
-    def spark(self, orders: Sequence[Order]) -> dict[str, str | None]:
-        """Run them all. Where Spark dies, those that had not ended are run one by one, to see which it dies of; where it
-        was only too busy to start a Python worker in time, they go on."""
-        told = run_spark(self.python, self.folder / "spark", orders)
+    def spark(
+        self, orders: Sequence[Order], before: Callable[[Order], None] = lambda order: None
+    ) -> dict[str, str | None]:
+        """Run them all. Where Spark dies, those that had not ended are run one by one, to see which it dies of; where
+        it was only too busy to start a Python worker in time, they go on. `before` is done to each, each time."""
+        told = self._started(orders, before)
         for _ in range(RETRIES_MAX):
             again = [order for order in orders if BUSY in (told.get(order.name) or "")]
-            told |= run_spark(self.python, self.folder / "spark", again) if again else {}
+            told |= self._started(again, before) if again else {}
         for order in orders:
             if order.name not in told:
-                told |= {order.name: "Spark died of it", **run_spark(self.python, self.folder / "spark", [order])}
+                told |= {order.name: "Spark died of it", **self._started([order], before)}
         return told
+
+    def _started(self, orders: Sequence[Order], before: Callable[[Order], None]) -> dict[str, str | None]:
+        for order in orders:
+            before(order)
+        return run_spark(self.python, self.folder / "spark", orders)
 
     # -- cells
 
@@ -164,6 +169,10 @@ class Version:
 
     def _known(self, cell: Cell, digest: str) -> bool:
         return bool(self.evidence.held.get(cell.name, [None])[0] == digest)
+
+
+def _afresh(order: Order) -> None:
+    shutil.rmtree(order.checkpoint.parent, ignore_errors=True)
 
 
 def needs(cell: Cell) -> list[tuple[Base, str]]:
