@@ -12,26 +12,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from stateshift.engines.spark.entries import entries
 from stateshift.engines.spark.layout import FRAME
 from stateshift.engines.spark.parts import belongs
 from stateshift.survey import ShardFiles
-from stateshift.world import Entry, Read
+from stateshift.world import Read
+
+if TYPE_CHECKING:
+    from stateshift.formats.blocks import Block
 
 ROWS, PLAIN_ROWS = "stateshift.rows", "plain"
 PART = "stateshift.part"
 
 
-def comparable(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:
+def comparable(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[tuple[str, Block]]:
     """The entries of one shard, as far as the settings let them be seen."""
-    found = entries(read, shard, settings)
-    if PART in settings:
-        kept = belongs(json.loads(settings[PART]), shard.operator, shard.shard)
-        found = (entry for entry in found if kept(entry.store, entry.key))
-    if settings.get(ROWS) == PLAIN_ROWS and any(path.endswith((".zip", ".changelog")) for path in shard.files):
-        found = (
-            Entry(entry.operator, entry.store, entry.key.removeprefix(FRAME), entry.value.removeprefix(FRAME))
-            for entry in found
-        )
-    return found
+    from stateshift.engines.spark.folding import folded  # loads Arrow, for which no plan should wait
+    from stateshift.formats.binaries import without_prefix
+    from stateshift.formats.blocks import Block
+
+    kept = belongs(json.loads(settings[PART]), shard.operator, shard.shard) if PART in settings else None
+    plain = settings.get(ROWS) == PLAIN_ROWS and any(path.endswith((".zip", ".changelog")) for path in shard.files)
+    for store, block in folded(read, shard, settings):
+        own = kept(store, block) if kept else block
+        yield store, Block(*(without_prefix(one, FRAME) for one in (own.keys, own.values))) if plain else own

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator
 from itertools import groupby, islice
 
 from stateshift.engines.spark import decoding, layout, sidecars, snapshots
-from stateshift.engines.spark.entries import entries
+from stateshift.engines.spark.folding import folded
 from stateshift.engines.spark.joins import Join
 from stateshift.engines.spark.rowcheck import RowCheck
 from stateshift.engines.spark.survey import survey as surveyed
@@ -43,12 +43,18 @@ Place = tuple[str, int]
 
 def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
     """What is wrong with the image at its epoch, beyond what its survey has said."""
+    yield from findings_of(storage, survey, image)
+    yield from sidecars.orphans(storage, survey, image)
+
+
+def findings_of(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
+    """The same of a portion of an image, or of all of it; but for tables that nobody needs, of which one can only tell
+    where all are seen."""
     told = {finding.path for finding in image.findings if finding.level == "refuse"}
     for finding in _read(storage, survey, image):
         if finding.path is None or finding.path not in told:
             yield finding
     yield from snapshots.findings(storage, survey, image)
-    yield from sidecars.orphans(storage, survey, image)
 
 
 def works(storage: Storage, image: Image, found: Collection[Finding]) -> tuple[int, ...]:
@@ -118,7 +124,8 @@ def _state(storage: Storage, image: Image, first: Collection[Place] = ()) -> Ite
         for shard in stores:
             yield from _shard(storage, image, shard, views, join, counts[operator])
         yield from join.findings()
-    yield from _not_checked(views)
+    if shards:
+        yield from _not_checked(views)
 
 
 def _place(shard: ShardFiles) -> Place:
@@ -131,18 +138,18 @@ def _shard(
     check = RowCheck(storage, shard, image.settings, shards)
     yield from _codecs(storage, image, shard)
     try:
-        for entry in entries(storage.chunks, shard, image.settings):
-            view = views.of(shard.operator, entry.store)
-            row = check.decoded(view, entry)
-            if row is not None:
-                join.add(entry.store, shard, *row)
+        for store, block in folded(storage.chunks, shard, image.settings):
+            view = views.of(shard.operator, store)
+            sound = check.sound(view, block)
+            if sound is not None:
+                join.add(view, shard, sound)
     except FormatError as error:
         join.incomplete = True
         yield _damaged(error.path or shard.files[-1], error)
     except MissingFile as error:
         join.incomplete = True
         yield Finding("refuse", f"{error.fact}: shard {shard.shard} of operator {shard.operator} needs it")
-    join.incomplete |= bool(check.broken)
+    join.incomplete |= bool(check.broken.count)
     yield from check.findings()
 
 

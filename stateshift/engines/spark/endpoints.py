@@ -113,7 +113,7 @@ def written_by(settings: Mapping[str, str], operator_metadata: bool) -> str | No
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from stateshift.engines.spark.columnar import hashes_of
 from stateshift.engines.spark.folding import folded
-from stateshift.engines.spark.keys import KeyRule, key_hash
+from stateshift.engines.spark.keys import KeyRule
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
-from stateshift.engines.spark.parts import Kept, belongs
+from stateshift.engines.spark.parts import belongs
 from stateshift.engines.spark.shards import framed, internal_families, unframed, with_family
+from stateshift.engines.spark.store_view import StoreView
 from stateshift.engines.spark.sums import Add, adders
 from stateshift.engines.spark.uniting import united
 from stateshift.errors import FormatError, Incompatible
@@ -75,7 +77,7 @@ class Gathering:
         change, wanted = self._framing(source.files), self.options.get("part")
         keep = belongs(wanted, source.operator, source.shard) if wanted else None
         for store, block in folded(self.open, source, self.options["settings"]):
-            own = _kept(keep, store, block) if keep else block
+            own = keep(store, block) if keep else block
             yield store, change(store, own) if change and len(own) else own
 
     @cached_property
@@ -110,16 +112,18 @@ class Gathering:
         return frozenset(self.plain["targets"])
 
     def _hashes(self, source: ShardFiles, store: str, block: Block) -> Ints:
-        rule = self._rules.get(store)
-        if rule is None:
+        view = self._views.get(store)
+        if view is None:
             raise FormatError(f"entries of the store {store}, of which no schema tells", source.files[0])
-        return rule(block.keys)
+        return hashes_of(view, block.keys)
 
     @cached_property
-    def _rules(self) -> Mapping[str, Callable[[Binary], Ints]]:
+    def _views(self) -> Mapping[str, StoreView]:
         own = f"{self.plain['operator']}/"
-        rules = {name: from_plain(KeyRule, rule) for name, rule in self.options["rules"].items()}
-        return {name.removeprefix(own): _hashing(rule) for name, rule in rules.items() if name.startswith(own)}
+        rules = {name: rule for name, rule in self.options["rules"].items() if name.startswith(own)}
+        return {
+            name.removeprefix(own): StoreView.of_rule(name, from_plain(KeyRule, rule)) for name, rule in rules.items()
+        }
 
     def _united(self, blocks: Iterator[Block]) -> Iterator[Block]:
         return united(blocks, self._add)
@@ -145,15 +149,6 @@ class Gathering:
     def _store_of(self, key: bytes) -> tuple[str, bytes]:
         name = next(name for name, number in self._families.items() if number == int.from_bytes(key[:2], "little"))
         return f"{self.plain['store']}/{name}", key[2:]
-
-
-def _kept(keep: Kept, store: str, block: Block) -> Block:
-    return block.take(np.flatnonzero([keep(store, key) for key in block.keys.to_pylist()]))
-
-
-def _hashing(rule: KeyRule) -> Callable[[Binary], Ints]:
-    hashed = key_hash(rule)
-    return lambda keys: np.fromiter((hashed(key) for key in keys.to_pylist()), np.int64, len(keys))
 
 
 def _check_places(source: ShardFiles, store: str, block: Block, places: Ints) -> None:

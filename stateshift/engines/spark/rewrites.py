@@ -11,7 +11,7 @@
              sums      "<operator>/<store>" -> how values of one key are added (see `sums`), where checkpoints are
                        merged: a piece then has the same shard of several of them
              part      what of the entries is kept (see `parts`); all, where it is left out
-             settings  what the sources' rows are read by (see `entries`)
+             settings  what the sources' rows are read by (see `folding`)
              provider, codec, checksums     how the targets are written
              format    the number that stands in a zip's metadata (see `zip_format`); null for that of the sources, or
                        `format_without_zip` where they have none
