@@ -13,17 +13,19 @@ from pathlib import Path
 import pytest
 
 from stateshift import look
-from stateshift.engines.spark.entries import entries
 from stateshift.engines.spark.survey import survey as surveyed
 from stateshift.formats.spark import crc, sst
 from stateshift.formats.spark.state_files import Changelog, Record, decode_changelog, encode_changelog
 from stateshift.storage.local import LocalStorage
 from stateshift.storage.memory import MemoryDisk
+from tests.acceptance.matrix.damage import copied
+from tests.acceptance.matrix.damaging import files_of, write_files
 from tests.acceptance.matrix.ground import later, quietly
 from tests.acceptance.matrix.kinds import NEWEST, Base
 from tests.acceptance.matrix.outcomes import Outcome
 from tests.formats.golden import ROOT as GOLDEN
 from tests.look.golden_images import HERE, contents, on_a_disk, write
+from tests.support.entries import entries
 
 FORKED = ("--waive", "paths-stay", "--yes", "--json")
 
@@ -35,7 +37,8 @@ def golden(name: str, version: str = NEWEST) -> Path:
 def asked(folder: Path, kind: str, case: Path, *words: str) -> Path:
     """What the command line makes of a golden checkpoint; it lies at `folder/changed`."""
     source = folder / "source"
-    shutil.copytree(case / "checkpoint", source)
+    made_at = f"/tmp/stateshift-golden/{case.name}/checkpoint"
+    write_files(source, copied(files_of(case / "checkpoint"), made_at, str(source)))
     flags = (*FORKED, *(() if kind == "fork" else ("--fork",)), "--workdirs", str(folder / "runs"))
     code, out, err = quietly([kind, str(source), "--to", str(folder / "changed"), *words, *flags])
     assert code == 0, out + err
@@ -88,7 +91,7 @@ def test_3_the_paths_of_schemas_move_with_the_image(changed: dict[str, Outcome],
     target = asked(tmp_path, "fork", golden("join-rocksdb-v4"))
     named = b"".join(path.read_bytes() for path in target.glob("state/*/_metadata/v2/*"))
     assert str(target / "state").encode() in named
-    assert b"/tmp/stateshift-golden" not in named
+    assert str(tmp_path / "source").encode() not in named
     assert changed[f"{NEWEST}/join-4.rocksdb-changelog/repartition 3 to 5"].result == "passed"
 
 
@@ -110,7 +113,7 @@ def test_5_checksums_of_what_is_rewritten_do_not_stay_behind(damaged: dict[str, 
     """Of Spark's own checksums, a stale one is in the sample of damages, too."""
     assert sparks(damaged, "session.rocksdb", "stale .crc of Hadoop: snapshot") == ("refused", "fails")
     assert sparks(damaged, "distinct.rocksdb-changelog-format2", "flip a bit: Spark's checksum") == ("refused", "fails")
-    hidden = tmp_path / "case" / "checkpoint"
+    hidden = tmp_path / "window-rocksdb-format2" / "checkpoint"
     shutil.copytree(golden("window-rocksdb-format2") / "checkpoint", hidden)
     for path in [path for path in hidden.rglob("*") if path.is_file()]:
         path.with_name(f".{path.name}.crc").write_bytes(crc.encode_hadoop_crc(crc.hadoop_checksums(path.read_bytes())))
