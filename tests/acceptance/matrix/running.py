@@ -19,6 +19,7 @@ every cell is changed anew, which takes a moment; Spark is asked again only wher
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import json
 import os
@@ -185,6 +186,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Everything that is asked for, and the two pages; 1 where something failed, or was not run."""
     if arguments.restart:
         shutil.rmtree(arguments.state, ignore_errors=True)
+    arguments.state.mkdir(parents=True, exist_ok=True)
+    held = (arguments.state / "lock").open("w")
+    fcntl.flock(held, fcntl.LOCK_EX)  # another run over the same state is waited for
     until = time.monotonic() + 60 * arguments.minutes
     found = Outcomes(arguments.state)
     cells = [cell for cell in every_cell() if fits(cell.name, cell.base.version, arguments)]
