@@ -27,6 +27,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -193,17 +194,15 @@ def run(arguments: argparse.Namespace) -> int:
     found = Outcomes(arguments.state)
     cells = [cell for cell in every_cell() if fits(cell.name, cell.base.version, arguments)]
     damages = [one for one in every_damage() if fits(one.name, one.base.version, arguments)]
-    for version in VERSIONS[::-1]:
-        runner = Version(version, arguments.state, arguments.sparks / version / "bin" / "python")
-        pending: list[Any] = [one for one in damages if one.base.version == version and one.name not in found.known()]
-        pending += [cell for cell in in_order(cells) if cell.base.version == version and cell.name not in found.known()]
-        for some in chunks(pending, QUERIES_MAX):
-            if time.monotonic() > until:
-                break
-            for outcome in runner.outcomes(some) if isinstance(some[0], Cell) else runner.verdicts(some):
-                found.add(outcome)
-                print(f"{outcome.result:8} {outcome.cell} {outcome.told[:200]}", flush=True)
-            write_pages(arguments.pages, found.known())
+    runners = {v: Version(v, arguments.state, arguments.sparks / v / "bin" / "python") for v in VERSIONS}
+    for some in chunks([one for one in in_order([*damages, *cells]) if one.name not in found.known()]):
+        if time.monotonic() > until:
+            break
+        runner = runners[some[0].base.version]
+        for outcome in runner.outcomes(some) if isinstance(some[0], Cell) else runner.verdicts(some):
+            found.add(outcome)
+            print(f"{outcome.result:8} {outcome.cell} {outcome.told[:200]}", flush=True)
+        write_pages(arguments.pages, found.known())
     write_pages(arguments.pages, found.known())
     results = [found.known().get(one.name) for one in (*cells, *damages)]
     return int(any(result is None or result.result == "failed" for result in results))
@@ -227,20 +226,25 @@ class Outcomes:
         self.lines.add(outcome.cell, [self.code, outcome.cell, outcome.result, outcome.told])
 
 
-def chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    """Runs of items of one type."""
-    for kind in (Damage, Cell):
-        own = [item for item in items if isinstance(item, kind)]
+def in_order(wanted: Iterable[Cell | Damage]) -> list[Any]:
+    """Damages, and then change by change, so that a run that is cut short has shown something of everything; of each
+    the newest version first."""
+    def place(one: Cell | Damage) -> tuple[int, int]:
+        change = list(CHANGES).index(one.change) if isinstance(one, Cell) else -1
+        return change, -VERSIONS.index(one.base.version)
+
+    return sorted(wanted, key=place)
+
+
+def chunks(items: Sequence[Any], size: int = QUERIES_MAX) -> Iterator[list[Any]]:
+    """Runs of items of one type, for one version."""
+    for _, group in groupby(items, lambda one: (type(one), one.base.version)):
+        own = list(group)
         yield from (own[start : start + size] for start in range(0, len(own), size))
 
 
 def fits(name: str, version: str, arguments: argparse.Namespace) -> bool:
     return arguments.version in ("", version) and all(word in name for word in arguments.only)
-
-
-def in_order(cells: Iterable[Cell]) -> list[Cell]:
-    """Change by change, so that a run that is cut short has shown something of every kind and provider."""
-    return sorted(cells, key=lambda cell: list(CHANGES).index(cell.change))
 
 
 def code_digest() -> str:
