@@ -66,8 +66,9 @@ class Version:
         self.ground = Ground(self.folder)
         self.ran, self.evidence = Lines(self.folder / "ran"), Lines(self.folder / "evidence")
 
-    def prepare(self, wanted: Sequence[tuple[Base, str]]) -> None:
+    def prepare(self, wanted: Iterable[tuple[Base, str]]) -> None:
         """Run what is wanted of the bases and has not run yet: as they begin, then the untouched ones further."""
+        wanted = list(dict.fromkeys(wanted))
         firsts = [self.ground.first_run(base, part) for base, part in wanted if part != "untouched"]
         firsts = [order for order in firsts if not self._ran(order)]
         if firsts:
