@@ -165,6 +165,7 @@ def _view(
 ) -> StoreView:
     try:
         key, value = decode_struct(schema.key), decode_struct(schema.value)
+        value = value if family else _with_wide_timeout(value, operator)
         encoder = _encoder(schema, key, provider, metadata)
     except FormatError:
         return empty
@@ -173,6 +174,14 @@ def _view(
     name = schema.name if family else empty.store
     placed = None if _collated(schema.key) else _placed(operator, name, key)
     return replace(empty, key=key, value=value, encoder=encoder, many=family and _many(name, metadata), placed=placed)
+
+
+def _with_wide_timeout(value: StructType, operator: str | None) -> StructType:
+    """State format 1 of flatMapGroupsWithState calls its last column an integer, and keeps a long there
+    (FlatMapGroupsWithStateExecHelper, StateManagerImplV1)."""
+    if operator not in (None, "flatMapGroupsWithState") or value.names[-1:] != ("timeoutTimestamp",):
+        return value
+    return replace(value, types=(*value.types[:-1], Atomic("long")))
 
 
 def _encoder(
