@@ -63,9 +63,15 @@ def _spark_misplaced(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Fin
 
 
 def _spark_transforms() -> Mapping[str, Transform]:
+    import tempfile
+    from functools import partial
+
+    from stateshift.engines.spark.reshaping import REWRITE_STATE
+    from stateshift.engines.spark.rewrites import rewrite_state
     from stateshift.engines.spark.transforms import TRANSFORMS
 
-    return TRANSFORMS
+    # State that does not fit in memory is sorted in a file that has no name, and is gone with its process.
+    return {**TRANSFORMS, REWRITE_STATE: partial(rewrite_state, scratch=tempfile.TemporaryFile)}
 
 
 def _spark_reader() -> EntriesReader:

@@ -4,20 +4,13 @@ with the reason and the way out. Pure."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from shlex import quote
 from typing import Any
 
 from stateshift.engines.spark.joining import of_joining
 from stateshift.engines.spark.keys import key_column
-from stateshift.engines.spark.reshaping import (
-    StoreState,
-    is_settled,
-    partitions_of,
-    provider_of,
-    stores_of,
-)
-from stateshift.engines.spark.shards import HDFS, ROCKSDB
+from stateshift.engines.spark.layout import HDFS, ROCKSDB
+from stateshift.engines.spark.stores import StoreState, partitions_of, provider_of, stores_of
 from stateshift.engines.spark.sums import cannot_add
 from stateshift.engines.spark.wishes import PROVIDER, Wishes, wishes_of
 from stateshift.formats.spark.types import decode_struct
@@ -25,9 +18,6 @@ from stateshift.spec import JobSpec
 from stateshift.survey import Facts, Finding, Image
 
 ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
-NEWER_SPARK = "spark-3.5"
-# Spark that wrote the image may not know changelogs, in which RocksDB's state is written.
-BEFORE_CHANGELOGS = ("3.3 or later", "before 3.3")
 
 
 def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
@@ -45,7 +35,6 @@ def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             yield Finding("note", f"{name} has no state: there is nothing to change")
             continue
         yield from _of_provider(wishes, image, name)
-        yield from _of_versions(wishes, facts, image, name)
         yield from _of_stores(wishes, image, name)
 
 
@@ -114,25 +103,6 @@ def _of_provider(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
         yield Finding("note", f"{name} is of checkpoint format v1 already: HDFS-backed state knows no other")
 
 
-def _of_versions(wishes: Wishes, facts: Facts, image: Image, name: str) -> Iterator[Finding]:
-    """RocksDB's state is written as changelogs, which 3.5 was the first to read."""
-    if not wishes.of_state or (wishes.provider or provider_of(image)) != ROCKSDB:
-        return
-    if not replace(wishes, compact=False).of_state and all(is_settled(shard) for shard in image.shards):
-        return  # nothing is written anew: 3.3 and 3.4 have tables only
-    version = facts.target_cluster.version if facts.target_cluster else None
-    parts = [int(part) for part in version.split(".")[:2] if part.isdigit()] if version else []
-    old = parts < [3, 5] if parts else image.written_by in BEFORE_CHANGELOGS
-    if old:
-        yield Finding(
-            "refuse",
-            f"{name} was last run by Spark {version or image.written_by}; RocksDB state is written as changelogs, "
-            "which Spark 3.5 was the first to read",
-            waive=NEWER_SPARK,
-            hint=f'upgrade the job, and say so: "waive": ["{NEWER_SPARK}"]',
-        )
-
-
 def _of_stores(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
     provider = wishes.provider or provider_of(image)
     found = stores_of(image, provider == ROCKSDB)
@@ -143,12 +113,6 @@ def _of_stores(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
         yield from _of_split(wishes, wishes.split, image, name, stores)
     if wishes.provider and wishes.provider != provider_of(image):
         yield from _of_conversion(wishes, image, name, stores)
-    if wishes.of_state and provider == ROCKSDB and image.epoch == 0 and any(store.families for store in stores):
-        yield Finding(
-            "refuse",
-            f"{name} has run a single batch: its column families cannot be written without a version before",
-            hint="let the job finish another batch first",
-        )
 
 
 def _of_partitions(

@@ -14,8 +14,8 @@ import json
 from collections.abc import Iterator, Mapping
 
 from stateshift.engines.spark.entries import entries
+from stateshift.engines.spark.layout import FRAME
 from stateshift.engines.spark.parts import belongs
-from stateshift.engines.spark.shards import FRAME
 from stateshift.survey import ShardFiles
 from stateshift.world import Entry, Read
 

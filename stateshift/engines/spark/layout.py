@@ -19,6 +19,10 @@ METADATA = "metadata"
 SINK_LOG = "_spark_metadata"
 ENGINE = "spark"
 
+# The providers of state stores whose files we know.
+HDFS, ROCKSDB = "hdfs-backed", "rocksdb"
+FRAME = b"\0"  # RocksDB's version of the encoding, before every row
+
 
 def under(prefix: str, path: str) -> str:
     """`path` inside an image that lies at `prefix` below its location."""

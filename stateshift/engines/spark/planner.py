@@ -22,7 +22,8 @@ from stateshift import plain
 from stateshift.engines.spark import findings as look
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.bundles import Copies, bundled, copies, shard_bundles
-from stateshift.engines.spark.reshaping import KEEP, Reshaping, reshaping_of
+from stateshift.engines.spark.log_changes import KEEP
+from stateshift.engines.spark.reshaping import Reshaping, reshaping_of
 from stateshift.engines.spark.rewriting import Rewriting, rewriting_of, with_changes
 from stateshift.formats.marks import IDLE, INDEX, encode_index
 from stateshift.plan import Phase, Plan, phases_of

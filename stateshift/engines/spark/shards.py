@@ -1,74 +1,74 @@
-"""One shard's state written anew: entries in, the files of one version out. Pure.
+"""One shard's state written anew: blocks of entries in, the files of one version out. Pure.
 
     HDFS-backed    N.snapshot                          every entry
-    RocksDB        N-1.zip, holding no tables          an empty version, onto which Spark replays
-                   N.changelog                         a put of every entry; v1, or v2 with column families,
-                                                       v3 or v4 under checkpoint format 2
+    RocksDB        SSTs/000002-<uuid>.sst ...          tables of every entry, ascending
+                   N.zip                               which tables those are, as Spark and as RocksDB say it
 
-RocksDB makes the missing database itself, so nothing of its own format has to be written: seen on Spark 3.5.9, 4.1.4
-and 4.3.0; 3.3 and 3.4 know no changelogs. Version 1 has none before it, so its changelog stands alone.
+Tables are planned before anything is read, so there may be one that holds nothing. It is written, as a table without
+entries, and named nowhere: Spark tidies it away with the next version that it does.
 
-An entry is (store, key, value) as `entries` gives it: without a column family's id and without row checksums. Both are
+An entry is (store, key, value) as `folded` gives it: without a column family's id and without row checksums. Both are
 put on here, in the numbers of the shard that is written.
+
+Why no changelog: a zip that names no tables and a changelog of puts has as many files, but Spark puts every entry
+through RocksDB again before the first batch, and Spark 3.3 and 3.4 know no changelogs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from stateshift.engines.spark.layout import FRAME
 from stateshift.errors import FormatError
-from stateshift.formats.spark.crc import crc32c
-from stateshift.formats.spark.rocksdb import RocksDBSnapshot, encode_zip
-from stateshift.formats.spark.state_files import (
-    Changelog,
-    Record,
-    encode_changelog,
-    encode_delta,
-    with_row_checksum,
-)
+from stateshift.formats.binaries import edges, joined, lengths, without_first
+from stateshift.formats.blocks import Binary, Block
+from stateshift.formats.spark.manifest import CURRENT, MANIFEST, encode_manifest
+from stateshift.formats.spark.rocksdb import FIRST_TABLE, RocksDBSnapshot, Table, encode_zip
+from stateshift.formats.spark.sst_encoding import TableFacts, encode_sst
 from stateshift.formats.spark.text import decode_object, encode_object
 
-HDFS, ROCKSDB = "hdfs-backed", "rocksdb"
-FRAME = b"\0"  # RocksDB's version of the encoding, before every row
+NAMELESS = RocksDBSnapshot((), 0)
 
 
-class Item(NamedTuple):
-    """An entry on its way: its store with the column family, and what the engine compares."""
+@dataclass(slots=True)
+class TableContent:
+    """A table as a content that can be read again and again, and remembers what it was."""
 
-    store: str
-    key: bytes
-    value: bytes
+    blocks: Callable[[], Iterable[Block]]
+    facts: TableFacts | None = None
 
+    def __call__(self) -> Iterator[bytes]:
+        self.facts = yield from encode_sst(self.blocks())
 
-def snapshot(items: Iterable[Item], codec: str, checksums: bool) -> Iterator[bytes]:
-    """`N.snapshot` of an HDFS-backed store."""
-    records = (Record(item.key, item.value) for item in items)
-    return encode_delta((with_row_checksum(record) for record in records) if checksums else records, codec)
-
-
-def changelog(
-    items: Iterable[Item],
-    families: Mapping[str, int],
-    lineage: tuple[tuple[int, str], ...],
-    codec: str,
-    checksums: bool,
-) -> Iterator[bytes]:
-    """`N.changelog` of a RocksDB store. `lineage` is the version before and its id, under checkpoint format 2."""
-    version = (2 if families else 1) + (2 if lineage else 0)
-    return encode_changelog(Changelog(version, lineage), (_put(item, families, checksums) for item in items), codec)
+    def known(self) -> TableFacts:
+        if self.facts is None:
+            deque(self(), maxlen=0)
+        assert self.facts is not None, "known once it was read"
+        return self.facts
 
 
-def empty_version(base: RocksDBSnapshot | None) -> bytes:
-    """`N-1.zip`: no tables, and the column families of `base`."""
-    plain: dict[str, Any] = decode_object(base.text, "a RocksDB snapshot") if base and base.text else {}
-    plain |= {"sstFiles": [], "numKeys": 0}
+def version_zip(
+    base: RocksDBSnapshot, names: Sequence[str], tables: Sequence[TableContent], internal: int, format: int
+) -> bytes:
+    """`N.zip` of these tables, which have these names in SSTs/; column families are those of `base`. `internal` of the
+    entries are Spark's own."""
+    facts = {FIRST_TABLE + n: known for n, table in enumerate(tables) if (known := table.known()).records}
+    listed = [Table(f"{number:06}.sst", names[number - FIRST_TABLE], one.size) for number, one in facts.items()]
+    plain: dict[str, Any] = decode_object(base.text, "a RocksDB snapshot") if base.text else {}
+    plain["sstFiles"] = [{"localFileName": t.local, "dfsSstFileName": t.stored, "sizeBytes": t.size} for t in listed]
+    plain["numKeys"] = sum(one.records for one in facts.values()) - internal
     if "numInternalKeys" in plain:
-        plain["numInternalKeys"] = 0
-    return encode_zip(RocksDBSnapshot((), 0, text=encode_object(plain)))
+        plain["numInternalKeys"] = internal
+    snapshot = RocksDBSnapshot(tuple(listed), plain["numKeys"], text=encode_object(plain), format=format)
+    return encode_zip(snapshot, {"CURRENT": CURRENT, MANIFEST: encode_manifest(facts)})
 
 
-def united(bases: Iterable[RocksDBSnapshot]) -> RocksDBSnapshot | None:
+def united(bases: Iterable[RocksDBSnapshot]) -> RocksDBSnapshot:
     """One version's column families for the entries of several shards: those of the first, and what only others have
     under ids of their own."""
     first: RocksDBSnapshot | None = None
@@ -85,31 +85,43 @@ def united(bases: Iterable[RocksDBSnapshot]) -> RocksDBSnapshot | None:
         if ids:
             plain["maxColumnFamilyId"] = max(ids.values())
     families = plain.get("columnFamilyMapping", {})
-    return None if first is None else RocksDBSnapshot((), 0, families, encode_object(plain))
+    return NAMELESS if first is None else RocksDBSnapshot((), 0, families, encode_object(plain), first.format)
 
 
-def framed(item: Item) -> Item:
-    """A row of an HDFS-backed store as RocksDB holds it."""
-    return Item(item.store, FRAME + item.key, FRAME + item.value)
+def internal_families(base: RocksDBSnapshot) -> frozenset[str]:
+    """Spark's own column families: it counts their entries apart."""
+    plain = decode_object(base.text, "a RocksDB snapshot") if base.text else {}
+    return frozenset(name for name, internal in (plain.get("columnFamilyTypeMap") or {}).items() if internal)
 
 
-def unframed(item: Item) -> Item:
+def with_family(store: str, block: Block, families: Mapping[str, int]) -> Block:
+    """Keys as RocksDB holds them: behind the id of their column family, where there are any."""
+    if not families:
+        return block
+    name = store.rpartition("/")[2]
+    if name not in families:
+        raise FormatError(f"an entry of the column family {name}, which has no id")
+    return Block(joined(families[name].to_bytes(2, "little"), block.keys), block.values)
+
+
+def framed(store: str, block: Block) -> Block:
+    """Rows of an HDFS-backed store as RocksDB holds them."""
+    return Block(joined(FRAME, block.keys), joined(FRAME, block.values))
+
+
+def unframed(store: str, block: Block) -> Block:
     """The inverse, for stores whose keys and values are single rows."""
-    if item.key[:1] != FRAME or item.value[:1] != FRAME:
-        raise FormatError(f"an entry of {item.store} does not begin with RocksDB's encoding byte 00")
-    return Item(item.store, item.key[1:], item.value[1:])
+    if not (_begin_framed(block.keys) and _begin_framed(block.values)):
+        raise FormatError(f"an entry of {store} does not begin with RocksDB's encoding byte 00")
+    return Block(without_first(block.keys, len(FRAME)), without_first(block.values, len(FRAME)))
 
 
-def _put(item: Item, families: Mapping[str, int], checksums: bool) -> Record:
-    key = item.key
-    if families:
-        name = item.store.rpartition("/")[2]
-        if name not in families:
-            raise FormatError(f"an entry of the column family {name}, which has no id")
-        key = families[name].to_bytes(2, "little") + key
-    return Record(key, _checked(key, item.value) if checksums else item.value)
+def _begin_framed(column: Binary) -> bool:
+    if not len(column):
+        return True
+    if not lengths(column).all():
+        return False
+    starts, content = edges(column)
+    return bool((np.frombuffer(content, np.uint8)[starts[:-1]] == FRAME[0]).all())
 
 
-def _checked(key: bytes, payload: bytes) -> bytes:
-    """With row checksums: i32LE crc32c(key, payload) | i32LE size | payload, the key with its family's id."""
-    return crc32c(payload, crc32c(key)).to_bytes(4, "little") + len(payload).to_bytes(4, "little") + payload

@@ -5,24 +5,28 @@
 Only columns of a fixed width in their slot can be added in place: whole numbers, floating point, decimals of at most
 18 digits. Null and a number make the number. Every other column has to be the same in both; names may repeat, and then
 all columns of that name are added. A sum that leaves its type's range is refused, as Spark's would wrap around unseen.
+
+This module is asked by the planner what can be added, so numpy and Arrow are imported where something is.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stateshift.errors import Incompatible
 from stateshift.formats.spark.types import Atomic, DataType, DecimalType, StructType, decode_struct
 
-Add = Callable[[bytes, bytes], bytes]
+if TYPE_CHECKING:
+    from stateshift.formats.blocks import Binary
 
-_CODES = {"byte": "<b", "short": "<h", "integer": "<i", "long": "<q", "float": "<f", "double": "<d"}
+Add = Callable[["Binary", "Binary"], "Binary"]
+
+_WIDTHS = {"byte": "<i1", "short": "<i2", "integer": "<i4", "long": "<i8", "float": "<f4", "double": "<f8"}
 
 
 def adders(operator: str, sums: Mapping[str, Mapping[str, Any]]) -> dict[str, Add]:
-    """Per store of the operator: the function that adds two values."""
+    """Per store of the operator: the function that adds two values each, row by row."""
     own = f"{operator}/"
     return {
         name.removeprefix(own): _adder(decode_struct(one["schema"]), one["columns"], one["framed"])
@@ -35,57 +39,85 @@ def cannot_add(schema: StructType, columns: list[str]) -> str | None:
     """The first of the columns that is not there, or of a type that cannot be added."""
     for column in columns:
         kinds = [kind for name, kind in zip(schema.names, schema.types, strict=True) if name == column]
-        if not kinds or not all(_codec(kind) for kind in kinds):
+        if not kinds or not all(_width(kind) for kind in kinds):
             return column
     return None
 
 
 def _adder(schema: StructType, columns: list[str], framed: bool) -> Add:
-    skip = 1 if framed else 0
-    bits = (len(schema.types) + 63) // 64 * 8
-    added = {n: _codec(kind) for n, kind in enumerate(schema.types) if schema.names[n] in columns}
+    nulls = 1 if framed else 0
+    slots = nulls + (len(schema.types) + 63) // 64 * 8
+    added = {n: _width(kind) for n, kind in enumerate(schema.types) if schema.names[n] in columns}
 
-    def add(one: bytes, other: bytes) -> bytes:
-        row, more = bytearray(one), other
-        if len(one) != len(other):
+    def add(ones: Binary, others: Binary) -> Binary:
+        import numpy as np
+        import pyarrow as pa
+
+        from stateshift.formats.binaries import lengths, of_width
+
+        sizes = lengths(ones)
+        if (sizes != lengths(others)).any() or (len(sizes) and sizes.min() < slots + 8 * len(schema.types)):
             raise _different(schema, columns)
-        for number, codec in added.items():
-            assert codec is not None, "the findings have asked"
-            _add(row, more, number, skip, skip + bits, codec)
-        rest = bytearray(more)
-        for number in added:  # what was added may differ; everything else may not
-            slot = skip + bits + 8 * number
-            rest[slot : slot + 8] = row[slot : slot + 8]
-            byte, bit = skip + number // 8, 1 << number % 8
-            rest[byte] = rest[byte] & ~bit | row[byte] & bit
-        if rest != row:
-            raise _different(schema, columns)
-        return bytes(row)
+        order, found = [], []
+        for size in np.unique(sizes):  # rows of one size are a matrix
+            places = np.flatnonzero(sizes == size)
+            rows, more = (_matrix(side, places, size) for side in (ones, others))
+            for number, width in added.items():
+                assert width is not None, "the findings have asked"
+                _add(rows, more, number, nulls, slots, width)
+            if (rows != more).any():  # `more` took over what was added
+                raise _different(schema, columns)
+            order.append(places)
+            found.append(of_width(rows))
+        back = np.argsort(np.concatenate(order))
+        return pa.concat_arrays(found).take(pa.array(back))
 
     return add
 
 
-def _add(row: bytearray, more: bytes, number: int, nulls: int, slots: int, codec: struct.Struct) -> None:
+def _matrix(column: Binary, places: Any, size: int) -> Any:
+    """The rows at these places, all of one size, as a matrix of bytes that can be changed."""
+    import numpy as np
+    import pyarrow as pa
+
+    from stateshift.formats.binaries import edges
+
+    starts, content = edges(column.take(pa.array(places)))
+    return np.frombuffer(content, np.uint8)[starts[0] : starts[-1]].reshape(len(places), size).copy()
+
+
+def _add(rows: Any, more: Any, number: int, nulls: int, slots: int, width: str) -> None:
+    """Add a column of `more` to that of `rows`, and make both the same there."""
+    import numpy as np
+
     slot, byte, bit = slots + 8 * number, nulls + number // 8, 1 << number % 8
-    if more[byte] & bit:
-        return
-    if row[byte] & bit:
-        row[byte] &= ~bit & 0xFF
-        row[slot : slot + 8] = more[slot : slot + 8]
-        return
-    total = codec.unpack_from(row, slot)[0] + codec.unpack_from(more, slot)[0]
-    try:
-        codec.pack_into(row, slot, total)
-    except (struct.error, OverflowError) as error:
-        raise Incompatible(f"a sum of {total} leaves the range of its column", hint=_BACK) from error
+    size = np.dtype(width).itemsize
+    absent, absent_too = (side[:, byte] & bit != 0 for side in (rows, more))
+    one, other = (np.ascontiguousarray(side[:, slot : slot + size]).view(width)[:, 0] for side in (rows, more))
+    one, other = np.where(absent, 0, one), np.where(absent_too, 0, other)
+    with np.errstate(over="ignore"):
+        total = (one + other).astype(width)
+    wrapped = (other >= 0) != (total >= one) if total.dtype.kind == "i" else np.isinf(total) & np.isfinite(one + 0.0)
+    if total.dtype.kind == "f":
+        wrapped &= np.isfinite(other)
+    if wrapped.any():
+        at = int(np.flatnonzero(wrapped)[0])
+        exact = one[at].item() + other[at].item()
+        raise Incompatible(f"a sum of {exact} leaves the range of its column", hint=_BACK)
+    rows[:, slot : slot + size] = total.view(np.uint8).reshape(-1, size)
+    kept = np.where(absent & absent_too, bit, 0).astype(np.uint8)
+    rows[:, byte] = rows[:, byte] & np.uint8(~bit & 0xFF) | kept
+    for side in (slice(slot, slot + 8), slice(byte, byte + 1)):
+        mask = 0xFF if side.stop - side.start == 8 else bit
+        more[:, side] = more[:, side] & np.uint8(~mask & 0xFF) | rows[:, side] & np.uint8(mask)
 
 
-def _codec(kind: DataType) -> struct.Struct | None:
+def _width(kind: DataType) -> str | None:
     match kind:
-        case Atomic(name) if name in _CODES:
-            return struct.Struct(_CODES[name])
+        case Atomic(name):
+            return _WIDTHS.get(name)
         case DecimalType(precision, _) if precision <= 18:
-            return struct.Struct("<q")
+            return "<i8"
     return None
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stateshift.engines.spark.joining import MERGE_COMMITS, MERGE_OFFSETS
-from stateshift.engines.spark.reshaping import KEEP, REWRITE_COMMIT, REWRITE_OFFSETS, REWRITE_STATE
+from stateshift.engines.spark.log_changes import KEEP, REWRITE_COMMIT, REWRITE_OFFSETS
+from stateshift.engines.spark.reshaping import REWRITE_STATE
 from stateshift.engines.spark.rewrites import rewrite_state
 from stateshift.engines.spark.rewriting import REWRITE_LOG, REWRITE_OPERATOR_METADATA
 from stateshift.formats.spark import commits, offsets, operator_metadata, source_log

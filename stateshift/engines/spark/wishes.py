@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stateshift.engines.spark.shards import HDFS, ROCKSDB
+from stateshift.engines.spark.layout import HDFS, ROCKSDB
 
 PARTITIONS = ("spark.sql.shuffle.partitions", "spark.sql.streaming.internal.stateStore.partitions")
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"

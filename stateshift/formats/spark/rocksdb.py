@@ -21,6 +21,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from stateshift.errors import FormatError
@@ -28,6 +29,7 @@ from stateshift.formats.spark.crc import masked_crc32c
 from stateshift.formats.spark.text import decode_object, decode_text, decode_version, encode_object, number_of
 
 VERSIONS = (1, 2)
+FIRST_TABLE = 2  # of a database that we make: the number before it is its MANIFEST's
 METADATA = "metadata"
 MEMBERS_MAX = 10_000
 MEMBER_BYTES_MAX = 64 * 1024 * 1024
@@ -35,6 +37,7 @@ MEMBER_BYTES_MAX = 64 * 1024 * 1024
 _LOG_BLOCK = 32_768
 _BATCH = struct.Struct("<IHBQI")
 _WHAT = "a RocksDB snapshot"
+_NO_MEMBERS: Mapping[str, bytes] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +75,13 @@ def decode_zip(content: bytes) -> RocksDBSnapshot:
         raise FormatError(f"{_WHAT} is a damaged zip: {error}", None, len(content)) from error
 
 
-def encode_zip(snapshot: RocksDBSnapshot) -> bytes:
-    """A zip that holds nothing but metadata. With no tables it is an empty version, onto which a changelog with every
-    entry can be replayed: RocksDB makes the missing database itself. The same snapshot gives the same bytes."""
+def encode_zip(snapshot: RocksDBSnapshot, members: Mapping[str, bytes] = _NO_MEMBERS) -> bytes:
+    """A zip of the metadata and RocksDB's own files. The same content gives the same bytes: nothing is compressed, and
+    no time stands in it."""
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(zipfile.ZipInfo(METADATA, (1980, 1, 1, 0, 0, 0)), encode_snapshot_metadata(snapshot))
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in {METADATA: encode_snapshot_metadata(snapshot), **members}.items():
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), content)
     return out.getvalue()
 
 

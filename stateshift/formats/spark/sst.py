@@ -52,20 +52,37 @@ class _Handle(NamedTuple):
     size: int
 
 
+class DataBlock(NamedTuple):
+    """A block of entries, decompressed, and where it stands in the table."""
+
+    content: bytes
+    offset: int
+
+
 def decode_sst(content: bytes) -> Iterator[TableEntry]:
     """The table's entries in their order: keys ascending, of one key the newest first."""
+    for block in data_blocks(content):
+        yield from entries_of(block)
+
+
+def data_blocks(content: bytes) -> Iterator[DataBlock]:
+    """The table's blocks of entries, each checked as it comes."""
     check, metaindex, index = _decode_footer(content)
     delta = _check_properties(content, metaindex, check)
-    unpack = _U64.unpack_from
     for handle in _index(_block(content, index, check), index, delta):
-        for key, value in _entries(_block(content, handle, check), handle.offset):
-            if len(key) < 8:
-                raise FormatError(f"{_WHAT} holds a key without a sequence", None, handle.offset)
-            tail = unpack(key, len(key) - 8)[0]
-            kind = tail & 0xFF
-            if kind not in (PUT, MERGE, *DELETES):
-                raise FormatError(f"{_WHAT} holds an entry of type {kind}", None, handle.offset)
-            yield TableEntry(key[:-8], tail >> 8, kind, value)
+        yield DataBlock(_block(content, handle, check), handle.offset)
+
+
+def entries_of(block: DataBlock) -> Iterator[TableEntry]:
+    unpack = _U64.unpack_from
+    for key, value in _entries(*block):
+        if len(key) < 8:
+            raise FormatError(f"{_WHAT} holds a key without a sequence", None, block.offset)
+        tail = unpack(key, len(key) - 8)[0]
+        kind = tail & 0xFF
+        if kind not in (PUT, MERGE, *DELETES):
+            raise FormatError(f"{_WHAT} holds an entry of type {kind}", None, block.offset)
+        yield TableEntry(key[:-8], tail >> 8, kind, value)
 
 
 def _decode_footer(content: bytes) -> tuple[int, _Handle, _Handle]:

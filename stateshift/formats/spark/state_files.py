@@ -30,9 +30,9 @@ from stateshift.formats.stream import Stream
 
 CHANGELOG_VERSIONS = (1, 2, 3, 4)
 
-_PUT, _DELETE, _MERGE, _END = 0x01, 0x10, 0x11, 0x00
+PUT, DELETE, MERGE, _END = 0x01, 0x10, 0x11, 0x00
 _INT = struct.Struct(">i")
-_WHAT = "a state file, decompressed,"
+WHAT = "a state file, decompressed,"
 _FLUSH = 256 * 1024
 
 
@@ -42,6 +42,17 @@ class Record(NamedTuple):
     key: bytes
     value: bytes | None
     merge: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How records follow each other: `typed` where each begins with its type, `deletes` where there may be some."""
+
+    typed: bool
+    deletes: bool = True
+
+
+DELTA, SNAPSHOT = Layout(typed=False), Layout(typed=False, deletes=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +66,19 @@ class Changelog:
     def column_families(self) -> bool:
         return self.version in (2, 4)
 
+    @property
+    def layout(self) -> Layout:
+        return Layout(typed=self.column_families)
+
 
 def decode_delta(chunks: Iterable[bytes]) -> Iterator[Record]:
     """The changes of a compressed `N.delta`, in order; later ones of a key override earlier ones."""
-    return _plain_records(Stream(decompress(chunks), _WHAT))
+    return records(Stream(decompress(chunks), WHAT), DELTA)
 
 
 def decode_snapshot(chunks: Iterable[bytes]) -> Iterator[Record]:
     """The entries of a compressed `N.snapshot`: nothing but puts."""
-    return _plain_records(Stream(decompress(chunks), _WHAT), deletes=False)
+    return records(Stream(decompress(chunks), WHAT), SNAPSHOT)
 
 
 def encode_delta(records: Iterable[Record], codec: str = "lz4") -> Iterator[bytes]:
@@ -73,9 +88,9 @@ def encode_delta(records: Iterable[Record], codec: str = "lz4") -> Iterator[byte
 
 def decode_changelog(chunks: Iterable[bytes]) -> tuple[Changelog, Iterator[Record]]:
     """A compressed `N.changelog`: what it is, and its records as they come."""
-    stream = Stream(decompress(chunks), _WHAT)
-    header = _decode_header(stream)
-    return header, _typed_records(stream) if header.column_families else _plain_records(stream)
+    stream = Stream(decompress(chunks), WHAT)
+    header = decode_header(stream)
+    return header, records(stream, header.layout)
 
 
 def encode_changelog(changelog: Changelog, records: Iterable[Record], codec: str = "lz4") -> Iterator[bytes]:
@@ -108,7 +123,12 @@ def with_row_checksum(record: Record) -> Record:
     return Record(key, crc32c(value, crc32c(key)).to_bytes(4, "little") + value)
 
 
-def _plain_records(stream: Stream, deletes: bool = True) -> Iterator[Record]:
+def records(stream: Stream, layout: Layout) -> Iterator[Record]:
+    """The records from where the stream stands to its end."""
+    return _typed_records(stream) if layout.typed else _plain_records(stream, layout.deletes)
+
+
+def _plain_records(stream: Stream, deletes: bool) -> Iterator[Record]:
     take, unpack = stream.take, _INT.unpack
     while True:
         start = stream.offset
@@ -120,7 +140,7 @@ def _plain_records(stream: Stream, deletes: bool = True) -> Iterator[Record]:
         start = stream.offset
         (length,) = unpack(take(4))
         if length < -1 or (length == -1 and not deletes):
-            raise FormatError(f"{_WHAT} claims a value of {length} bytes", None, start)
+            raise FormatError(f"{WHAT} claims a value of {length} bytes", None, start)
         yield Record(key, None if length == -1 else take(length))
 
 
@@ -132,30 +152,31 @@ def _typed_records(stream: Stream) -> Iterator[Record]:
         if kind == _END:
             _check_end(stream, True, start)
             return
-        if kind not in (_PUT, _DELETE, _MERGE):
-            raise FormatError(f"{_WHAT} holds a record of unknown type {kind:#04x}", None, start)
+        if kind not in (PUT, DELETE, MERGE):
+            raise FormatError(f"{WHAT} holds a record of unknown type {kind:#04x}", None, start)
         key = take(_length(unpack(take(4))[0], stream.offset - 4))
         start = stream.offset
         (length,) = unpack(take(4))
-        if (length == -1) != (kind == _DELETE) or length < -1:
-            raise FormatError(f"{_WHAT} claims a value of {length} bytes", None, start)
-        yield Record(key, None if length == -1 else take(length), kind == _MERGE)
+        if (length == -1) != (kind == DELETE) or length < -1:
+            raise FormatError(f"{WHAT} claims a value of {length} bytes", None, start)
+        yield Record(key, None if length == -1 else take(length), kind == MERGE)
 
 
 def _length(length: int, offset: int) -> int:
     if length < 0:
-        raise FormatError(f"{_WHAT} claims a key of {length} bytes", None, offset)
+        raise FormatError(f"{WHAT} claims a key of {length} bytes", None, offset)
     return length
 
 
 def _check_end(stream: Stream, right: bool, start: int) -> None:
     if not right:
-        raise FormatError(f"{_WHAT} has a wrong end mark", None, start)
+        raise FormatError(f"{WHAT} has a wrong end mark", None, start)
     if not stream.at_end():
-        raise FormatError(f"{_WHAT} goes on after its end mark", None, stream.offset)
+        raise FormatError(f"{WHAT} goes on after its end mark", None, stream.offset)
 
 
-def _decode_header(stream: Stream) -> Changelog:
+def decode_header(stream: Stream) -> Changelog:
+    """What stands before a changelog's records."""
     beginning = stream.peek(4)
     # 00 02 'v' digit: a v1 key of 0x000276xx bytes, some 160 KB, would look the same only with these digits.
     if beginning[:3] != b"\x00\x02v" or not beginning[3:].isdigit():
@@ -205,9 +226,9 @@ def _encode_typed(records: Iterable[Record]) -> Iterator[bytes]:
     pack = _INT.pack
     for key, value, merge in records:
         if value is None:
-            yield bytes((_DELETE,)) + pack(len(key)) + key + pack(-1)
+            yield bytes((DELETE,)) + pack(len(key)) + key + pack(-1)
         else:
-            kind = bytes((_MERGE if merge else _PUT,))
+            kind = bytes((MERGE if merge else PUT,))
             yield kind + pack(len(key)) + key + pack(len(value)) + value
     yield bytes((_END,))
 

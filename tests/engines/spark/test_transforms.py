@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 
 from stateshift.engines.spark import survey
 from stateshift.engines.spark.keys import KeyRule, key_hash, key_rule
-from stateshift.engines.spark.reshaping import REWRITE_STATE, components, reshaping_of
+from stateshift.engines.spark.pieces import TABLE_BYTES, components, is_settled, table_count
+from stateshift.engines.spark.reshaping import REWRITE_STATE, reshaping_of
 from stateshift.engines.spark.transforms import TRANSFORMS
 from stateshift.errors import FormatError
 from stateshift.formats.spark.placement import signed_hash
@@ -20,7 +22,7 @@ from stateshift.formats.spark.types import decode_struct
 from stateshift.plan import Plan, decode_plan, encode_plan
 from stateshift.step import CompareImages, CopyFiles, FenceSource, TransformShard, WriteFile
 from stateshift.storage.memory import MemoryDisk
-from stateshift.survey import ClusterFacts, Facts, Survey
+from stateshift.survey import ClusterFacts, Facts, ShardFiles, Survey
 from tests.contracts.faulty import Effects, Faulty, Killed, at
 from tests.support.checkpoints import Checkpoint, put
 from tests.support.ground import SOURCE, TARGET, Ground, facts_of, plan_of, spec_of
@@ -303,13 +305,24 @@ def rocksdb_of(version: str) -> ClusterFacts:
     return ClusterFacts("theirs", "memory", version, "absent")
 
 
-def test_rocksdb_for_a_spark_that_reads_no_changelogs_is_refused_and_can_be_waived() -> None:
+def test_rocksdb_is_written_as_tables_that_every_spark_reads_and_named_after_them() -> None:
     changes = [{"kind": "convert", "provider": "rocksdb"}]
-    facts = keyed(Checkpoint(), changes, written_by="before 3.3")
-    assert "Spark 3.5 was the first to read" in told(plan_of(spec_of(transform=changes), facts), "refuse")
-    assert not plan_of(spec_of(transform=changes, waive=["spark-3.5"]), facts).refusals
-    newer = replace(facts, target_cluster=rocksdb_of("4.0.1"))
-    assert not plan_of(spec_of(transform=changes), newer).refusals
+    for version in ("3.3.4", "4.3.0"):
+        facts = replace(keyed(Checkpoint(), changes), target_cluster=rocksdb_of(version))
+        plan = plan_of(spec_of(transform=changes), facts)
+        assert not plan.refusals
+        (step,) = rewrites(plan)
+        assert [path.rpartition(".")[2] for path in step.outputs] == ["sst", "zip"] * 2
+        assert re.fullmatch(r"state/0/0/SSTs/000002-[0-9a-f-]{36}\.sst", step.outputs[0])
+        assert step.options["pieces"][0]["tables"] == [[step.outputs[0].rpartition("/")[2]]]
+        assert step.outputs[1] == "state/0/0/3.zip"
+
+
+def test_a_large_shard_gets_as_many_tables_as_its_files_promise() -> None:
+    shard = ShardFiles("0", "default", 0, ("9.zip", *(f"{n}.sst" for n in range(3))))
+    assert [table_count(size) for size in (0, 1, TABLE_BYTES, TABLE_BYTES + 1, 3 * TABLE_BYTES)] == [1, 1, 1, 2, 3]
+    assert is_settled(shard, 3 * TABLE_BYTES) and not is_settled(shard, 2 * TABLE_BYTES)
+    assert not is_settled(replace(shard, files=(*shard.files, "10.changelog")), 3 * TABLE_BYTES)
 
 
 def test_a_provider_that_nobody_here_knows_is_refused_by_name() -> None:

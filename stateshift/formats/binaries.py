@@ -1,0 +1,98 @@
+"""Columns of byte strings put together and taken apart: what a loop over records would do, done by Arrow and numpy.
+
+    joined(a, b, ...)       a[0]b[0]… , a[1]b[1]… , …    each part a column, or bytes that are the same in every row
+    without_first(a, n)     each without its first n bytes
+    of_width(matrix)        the rows of a matrix of bytes
+    varints(numbers)        LEB128, as a matrix and which bytes of it count
+    whole(blocks)           blocks one behind the other, as one
+    in_order(block)         by key, bytewise; records of one key stay in their order
+
+This module imports pyarrow: see `blocks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stateshift.formats.blocks import Binary, Block, Flags, Ints, cut
+
+_NOTHING = pa.scalar(b"", pa.large_binary())
+
+
+def joined(*parts: Binary | bytes) -> Binary:
+    columns = [pa.scalar(part, pa.large_binary()) if isinstance(part, bytes) else part for part in parts]
+    return pc.binary_join_element_wise(*columns, _NOTHING)
+
+
+def without_first(column: Binary, count: int) -> Binary:
+    """Every item has at least `count` bytes."""
+    starts, content = edges(column)
+    return cut(cast(bytes, content), starts[:-1] + count, starts[1:])
+
+
+def edges(column: Binary) -> tuple[Ints, memoryview]:
+    """Where each item begins, the end last, and the bytes they all lie in. There are no nulls."""
+    _, offsets, content = column.buffers()
+    starts = np.frombuffer(offsets, np.int64, len(column) + 1, column.offset * 8) if offsets else np.zeros(1, np.int64)
+    return starts, memoryview(content if content is not None else b"")
+
+
+def of_width(matrix: Ints) -> Binary:
+    rows, width = matrix.shape
+    return binaries(matrix, np.arange(rows + 1) * width)
+
+
+def binaries(content: Ints, starts: Ints) -> Binary:
+    """The bytes of a numpy array as a column: items begin at `starts`, of which the last is the end."""
+    buffers = [None, pa.py_buffer(starts.astype(np.int64)), pa.py_buffer(np.ascontiguousarray(content))]
+    return pa.Array.from_buffers(pa.large_binary(), len(starts) - 1, buffers)
+
+
+def lengths(column: Binary) -> Ints:
+    return np.diff(edges(column)[0])
+
+
+def varints(numbers: Ints) -> tuple[Ints, Flags]:
+    """Each number in a row of its own, seven bits to the byte, and which bytes of the row are used."""
+    groups = numbers[:, None].astype(np.int64) >> np.arange(0, 35, 7)
+    more = groups >> 7 > 0
+    used = np.concatenate((np.ones((len(numbers), 1), bool), more[:, :-1]), axis=1)
+    return (groups & 0x7F | more * 0x80).astype(np.uint8), used
+
+
+def whole(blocks: Sequence[Block]) -> Block:
+    """Blocks of puts as one."""
+    if len(blocks) == 1:
+        return blocks[0]
+    keys, values = ([getattr(block, side) for block in blocks] for side in ("keys", "values"))
+    return Block(pa.concat_arrays(keys), pa.concat_arrays(values))
+
+
+def in_order(block: Block) -> Block:
+    keys = block.keys
+    if len(keys) < 2 or pc.all(pc.less_equal(keys.slice(0, len(keys) - 1), keys.slice(1))).as_py():
+        return block
+    places = pc.sort_indices(keys)
+    return Block(keys.take(places), block.values.take(places))
+
+
+def part(block: Block, start: int, end: int) -> Block:
+    """Some of the records that follow each other, without copying them."""
+    return Block(block.keys.slice(start, end - start), block.values.slice(start, end - start))
+
+
+def count_upto(keys: Binary, bound: bytes) -> int:
+    """How many of these ascending keys are not after `bound`."""
+    low, high = 0, len(keys)
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle].as_py() <= bound:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,201 @@
+"""Records in any order, any number of them, given back in the order of their keys, within a bounded memory.
+
+    piles = Piles(scratch)
+    piles.add(3, block) ...                  to one of several piles
+    piles.pile(3).blocks(after, upto)        those of it, ascending; records of one key behind each other
+
+What is held comes to BYTES_MAX over all piles. Beyond that every pile's records are sorted and put aside, in chunks of
+CHUNK_BYTES, in one scratch file; giving them back merges these runs a chunk of each at a time. The scratch file is
+handed in as a function that opens it: in memory by default, on disk where state is really moved.
+
+Where a run is merged: of the chunks that are held, the smallest last key among runs that go on is a bound below which
+nothing more can come, so everything up to it is taken from each run at once, and sorted together.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from stateshift.errors import StorageError
+from stateshift.formats.binaries import count_upto, in_order, part, whole
+from stateshift.formats.blocks import Block
+
+BYTES_MAX = 64 * 1024 * 1024
+CHUNK_BYTES = 256 * 1024
+SAMPLES = 4
+
+# Opens a file without a name, which is gone when it is closed.
+Scratch = Callable[[], BinaryIO]
+
+_SCHEMA = pa.schema([("keys", pa.large_binary()), ("values", pa.large_binary())])
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Records in order, somewhere: what of them is known without looking. `samples` are keys at even distances, the
+    last of all at the end."""
+
+    first: bytes
+    samples: tuple[bytes, ...]
+    records: int
+    size: int
+    load: Callable[[], Block]
+
+    @property
+    def last(self) -> bytes:
+        return self.samples[-1]
+
+
+Run = tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pile:
+    """Sorted runs, each of chunks."""
+
+    runs: tuple[Run, ...]
+
+    @property
+    def records(self) -> int:
+        return sum(chunk.records for run in self.runs for chunk in run)
+
+    def bounds(self, count: int) -> list[bytes]:
+        """`count` - 1 keys that cut the pile into parts of about the same size, as far as its samples tell."""
+        chunks = [chunk for run in self.runs for chunk in run]
+        samples = sorted((key, chunk.size / len(chunk.samples)) for chunk in chunks for key in chunk.samples)
+        total, seen = sum(size for _, size in samples), 0.0
+        found: list[bytes] = []
+        for key, size in samples:
+            seen += size
+            found += [key] * (int(seen * count / total) - len(found))
+        largest = samples[-1][0] if samples else b""
+        return (found + [largest] * count)[: count - 1]
+
+    def blocks(self, after: bytes | None = None, upto: bytes | None = None) -> Iterator[Block]:
+        """The records in order; `after` a key and up to another, where these are given."""
+        runs = ((c for c in run if _overlaps(c, after, upto)) for run in self.runs)
+        yield from _merged([_Cursor(iter(tuple(run)), after, upto) for run in runs])
+
+
+class Piles:
+    """Records on their way to several piles."""
+
+    def __init__(self, scratch: Scratch = io.BytesIO, bytes_max: int = BYTES_MAX) -> None:
+        self._scratch, self._bytes_max = scratch, bytes_max
+        self._held: dict[int, list[Block]] = {}
+        self._size = 0
+        self._runs: dict[int, list[Run]] = {}
+        self._file: _File | None = None
+
+    def add(self, number: int, block: Block) -> None:
+        if not len(block):
+            return
+        self._held.setdefault(number, []).append(block)
+        self._size += block.size
+        if self._size >= self._bytes_max:
+            self._file = self._file or _File(self._scratch())
+            self._put_aside(self._file.kept)
+
+    def pile(self, number: int) -> Pile:
+        """One of them; from now on nothing is added to any."""
+        if self._held:
+            self._put_aside(lambda block: lambda: block)
+        return Pile(tuple(self._runs.get(number, ())))
+
+    def _put_aside(self, kept: Callable[[Block], Callable[[], Block]]) -> None:
+        """Make runs of all that is held."""
+        for number in sorted(self._held):
+            block = in_order(whole(self._held.pop(number)))
+            run = tuple(_chunk(one, kept(one)) for one in _pieces(block))
+            self._runs.setdefault(number, []).append(run)
+        self._size = 0
+
+
+class _File:
+    """A scratch file that blocks are written behind each other in."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._end = file, 0
+
+    def kept(self, block: Block) -> Callable[[], Block]:
+        content = pa.record_batch([block.keys, block.values], schema=_SCHEMA).serialize()
+        place, size = self._end, len(content)
+        try:
+            self._file.seek(place)
+            self._file.write(content)
+        except OSError as error:
+            raise StorageError(
+                f"state that is sorted cannot be put aside: {error.strerror or error}",
+                hint="TMPDIR names a place with room for it, twice to four times the size of the state's files",
+            ) from error
+        self._end += size
+        return lambda: self._load(place, size)
+
+    def _load(self, place: int, size: int) -> Block:
+        self._file.seek(place)
+        batch = pa.ipc.read_record_batch(pa.py_buffer(self._file.read(size)), _SCHEMA)
+        return Block(batch.column(0), batch.column(1))
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """How far a run has been merged: the chunk that is held, and those that follow."""
+
+    chunks: Iterator[Chunk]
+    after: bytes | None
+    upto: bytes | None
+    held: Block | None = None
+    following: Chunk | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.following = next(self.chunks, None)
+
+    def fill(self) -> bool:
+        """Hold records, if any are left."""
+        while (self.held is None or not len(self.held)) and self.following is not None:
+            block, self.following = self.following.load(), next(self.chunks, None)
+            end = len(block) if self.upto is None else count_upto(block.keys, self.upto)
+            start = 0 if self.after is None else count_upto(block.keys, self.after)
+            self.held = part(block, min(start, end), end)
+        return self.held is not None and len(self.held) > 0
+
+    def last(self) -> bytes | None:
+        """The last key that is held, of a run that goes on."""
+        assert self.held is not None, "filled before"
+        return bytes(self.held.keys[-1].as_py()) if self.following is not None else None
+
+    def taken(self, bound: bytes | None) -> Block:
+        assert self.held is not None, "filled before"
+        held, count = self.held, len(self.held)
+        if bound is not None:
+            count = count_upto(held.keys, bound)
+        self.held = part(held, count, len(held))
+        return part(held, 0, count)
+
+
+def _merged(cursors: list[_Cursor]) -> Iterator[Block]:
+    while cursors := [cursor for cursor in cursors if cursor.fill()]:
+        bound = min((last for cursor in cursors if (last := cursor.last()) is not None), default=None)
+        taken = [block for cursor in cursors if len(block := cursor.taken(bound))]
+        yield in_order(whole(taken))
+
+
+def _overlaps(chunk: Chunk, after: bytes | None, upto: bytes | None) -> bool:
+    return (after is None or chunk.last > after) and (upto is None or chunk.first <= upto)
+
+
+def _pieces(block: Block) -> Iterable[Block]:
+    count = max(1, block.size // CHUNK_BYTES)
+    step = -(-len(block) // count)
+    return [part(block, start, min(start + step, len(block))) for start in range(0, len(block), step)]
+
+
+def _chunk(block: Block, load: Callable[[], Block]) -> Chunk:
+    count = len(block)
+    samples = tuple(block.keys[-(-count * n // SAMPLES) - 1].as_py() for n in range(1, SAMPLES + 1))
+    return Chunk(block.keys[0].as_py(), samples, count, block.size, load)

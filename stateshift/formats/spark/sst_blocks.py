@@ -1,0 +1,194 @@
+"""The entries of an SST as blocks: `sst` for a million entries at once.
+
+    decode_sst_blocks(content) -> (Block, sequences) ...       keys ascending, of one key the newest first
+
+A data block is cut into runs (one begins at each of its restarts, every 16 entries), and only within a run does an
+entry need the one before it. So the runs of many blocks are walked in lockstep: 16 steps, each of them a few numpy
+operations on all runs. Keys are put together in a matrix, a row for each run.
+
+What is not as RocksDB writes it (numbers of more than three bytes, very long keys, runs that do not end where the next
+one begins) is left to `sst`, for as many blocks as were taken together: it reads what can be read, and says what is
+wrong and where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from stateshift.errors import FormatError
+from stateshift.formats.blocks import Block, Ints, binary, cut
+from stateshift.formats.spans import Content, Words, words
+from stateshift.formats.spark.sst import DELETES, MERGE, PUT, DataBlock, TableEntry, data_blocks, entries_of
+
+# So many bytes of blocks are decoded together, which is some hundred thousand runs at most.
+BATCH = 4 * 1024 * 1024
+
+# Longer keys, and runs of more entries, are decoded one by one.
+KEY_MAX, RUN_MAX = 256, 64
+
+Decoded = tuple[Block, Words]
+
+
+def decode_sst_blocks(content: bytes) -> Iterator[Decoded]:
+    """The table's entries in their order, each block with the sequence numbers of its entries."""
+    for blocks in _batches(data_blocks(content)):
+        yield _decoded(blocks)
+
+
+def _batches(blocks: Iterator[DataBlock]) -> Iterator[list[DataBlock]]:
+    held: list[DataBlock] = []
+    size = 0
+    try:
+        for block in blocks:
+            held.append(block)
+            size += len(block.content)
+            if size >= BATCH:
+                yield held
+                held, size = [], 0
+    except FormatError:
+        if held:  # what is wrong before it is said first
+            yield held
+        raise
+    if held:
+        yield held
+
+
+def _decoded(blocks: list[DataBlock]) -> Decoded:
+    runs = _Runs.of(blocks)
+    entries = runs.walked() if runs is not None else None
+    decoded = entries.decoded() if entries is not None else None
+    return decoded or _one_by_one([entry for block in blocks for entry in entries_of(block)])
+
+
+def _one_by_one(entries: list[TableEntry]) -> Decoded:
+    values = [None if entry.kind in DELETES else entry.value for entry in entries]
+    merges = np.array([entry.kind == MERGE for entry in entries], bool)
+    block = Block(binary([entry.key for entry in entries]), binary(values), merges if merges.any() else None)
+    return block, np.array([entry.sequence for entry in entries], np.uint64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Runs:
+    """Runs of entries in `content`: where they start and end."""
+
+    content: bytes
+    starts: Ints
+    ends: Ints
+
+    @classmethod
+    def of(cls, blocks: list[DataBlock]) -> _Runs | None:
+        """Every restart begins a run, which ends where the next begins; None where the restarts are not in order."""
+        content = bytes(KEY_MAX) + b"".join(block.content for block in blocks)
+        sizes = np.fromiter((len(block.content) for block in blocks), np.int64, len(blocks))
+        if sizes.min() < 8:
+            return None
+        # Before the first block there is room for the part of a key that an entry shares.
+        lasts = np.cumsum(sizes) + KEY_MAX - 4
+        firsts = lasts + 4 - sizes
+        numbers = np.ndarray((len(content) - 3,), "<u4", content, strides=(1,))
+        counts = numbers[lasts].astype(np.int64)
+        edges = lasts - 4 * counts
+        if (counts < 1).any() or (edges < firsts).any():
+            return None
+        block = np.repeat(np.arange(len(blocks)), counts)
+        within = np.arange(len(block)) - np.repeat(np.cumsum(counts) - counts, counts)
+        starts = numbers[edges[block] + 4 * within].astype(np.int64) + firsts[block]
+        last = within == counts[block] - 1
+        ends = np.where(last, edges[block], np.append(starts[1:], 0))
+        right = (starts < ends) & (starts >= firsts[block]) & (ends <= edges[block])
+        right &= (within > 0) | (starts == firsts[block])
+        return cls(content, starts, ends) if right.all() else None
+
+    def walked(self) -> _Entries | None:
+        """Every entry, run by run. None where something is odd."""
+        content = np.frombuffer(self.content, np.uint8)
+        here, at, known = np.arange(len(self.starts)), self.starts, np.zeros(len(self.starts), np.int64)
+        found: list[tuple[Ints, ...]] = []
+        while len(here):
+            numbers = _three_numbers(content, at) if len(found) < RUN_MAX else None
+            if numbers is None:
+                return None
+            shared, fresh, size, at = numbers
+            ends, after = self.ends[here], at + fresh + size
+            if (shared > known).any() or (after > ends).any() or (shared + fresh > KEY_MAX).any():
+                return None
+            found.append((here, np.full(len(here), len(found)), shared, fresh, at, size))
+            more = after < ends
+            here, at, known = here[more], after[more], (shared + fresh)[more]
+        columns = [np.concatenate(column) for column in zip(*found, strict=True)]
+        order = np.argsort(columns[0] * RUN_MAX + columns[1])
+        return _Entries(content, *(column[order] for column in columns[1:]))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entries:
+    """Entries in their order: the how manieth of its run each is, how many bytes of the key before it begins with, how
+    many it adds to them, where those stand, and the size of the value behind them."""
+
+    content: Content
+    steps: Ints
+    shared: Ints
+    fresh: Ints
+    places: Ints
+    value_sizes: Ints
+
+    def decoded(self) -> Decoded | None:
+        sizes = self.shared + self.fresh
+        if (sizes < 8).any():
+            return None
+        rows = self._keys()
+        keys = rows.view(np.uint8).ravel()
+        starts = np.arange(len(rows)) * 8 * rows.shape[1]
+        tails = words(keys, starts + sizes - 8)
+        kinds = tails & np.uint64(0xFF)
+        deleted = np.isin(kinds, DELETES)
+        if not (deleted | (kinds == PUT) | (kinds == MERGE)).all():
+            return None
+        values = self.places + self.fresh
+        merges = kinds == MERGE
+        block = Block(
+            cut(keys, starts, starts + sizes - 8),
+            cut(self.content, values, values + self.value_sizes, deleted if deleted.any() else None),
+            merges if merges.any() else None,
+        )
+        return block, tails >> np.uint64(8)
+
+    def _keys(self) -> Words:
+        """The whole keys as rows of a matrix of words, zeros behind them: what a key shares is in the row before it."""
+        rows = np.zeros((len(self.steps), -(-int((self.shared + self.fresh).max()) // 8)), np.uint64)
+        for step in range(int(self.steps.max()) + 1):
+            here = np.flatnonzero(self.steps == step)
+            shared, whole = self.shared[here], (self.shared + self.fresh)[here]
+            begins = self.places[here] - shared
+            for word in range(rows.shape[1]):
+                old, every = _first(shared - 8 * word), _first(whole - 8 * word)
+                new = words(self.content, begins + 8 * word) & every & ~old
+                rows[here, word] = new if step == 0 else rows[here - 1, word] & old | new
+        return rows
+
+
+def _first(count: Ints) -> Words:
+    """Words of which the first `count` bytes are set."""
+    # A shift by all 64 bits is not defined.
+    bits = np.clip(count, 0, 7).astype(np.uint64) * np.uint64(8)
+    return np.where(count >= 8, ~np.uint64(0), (np.uint64(1) << bits) - np.uint64(1))
+
+
+def _three_numbers(content: Content, at: Ints) -> tuple[Ints, Ints, Ints, Ints] | None:
+    """Three varints at each place, and where they end; None where one of them has more than three bytes."""
+    word = words(content, at)
+    if not (word & np.uint64(0x808080)).any():
+        one, two, three = (word >> np.uint64(8 * n) & np.uint64(0x7F) for n in range(3))
+        return one.astype(np.int64), two.astype(np.int64), three.astype(np.int64), at + 3
+    found = []
+    for _ in range(3):
+        word = words(content, at).astype(np.int64)
+        second, third = word & 0x80 != 0, word & 0x8080 == 0x8080
+        if (third & (word & 0x800000 != 0)).any():
+            return None
+        found.append(word & 0x7F | second * (word >> 1 & 0x3F80) | third * (word >> 2 & 0x1FC000))
+        at = at + 1 + second + third
+    return found[0], found[1], found[2], at

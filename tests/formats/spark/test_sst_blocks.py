@@ -1,0 +1,101 @@
+"""SSTs as blocks: the same entries, and the same errors, as one by one."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stateshift.errors import FormatError
+from stateshift.formats.spark.sst import DELETES, MERGE, DataBlock, TableEntry, decode_sst, entries_of
+from stateshift.formats.spark.sst_blocks import KEY_MAX, _decoded, decode_sst_blocks
+from tests.formats.golden import CASES, paths
+
+SSTS = [case / "checkpoint" / name for case in CASES for name, _ in paths(case) if name.endswith(".sst")]
+
+
+def flat(decoded: Any) -> list[tuple[bytes, int, bool, bytes | None]]:
+    found = []
+    for block, sequences in decoded:
+        merges = [False] * len(block) if block.merges is None else block.merges.tolist()
+        for (key, value), merge, sequence in zip(block.records(), merges, sequences.tolist(), strict=True):
+            found.append((key, sequence, merge, value))
+    return found
+
+
+def one_by_one(entries: Any) -> list[tuple[bytes, int, bool, bytes | None]]:
+    return [(e.key, e.sequence, e.kind == MERGE, None if e.kind in DELETES else e.value) for e in entries]
+
+
+@pytest.mark.parametrize("path", SSTS, ids=lambda path: "/".join(path.parts[-9:]))
+def test_golden_tables_as_blocks_are_what_they_are_one_by_one(path: Path) -> None:
+    content = path.read_bytes()
+    assert flat(decode_sst_blocks(content)) == one_by_one(decode_sst(content))
+
+
+def varint(number: int) -> bytes:
+    found = b""
+    while number >= 0x80:
+        found += bytes((number & 0x7F | 0x80,))
+        number >>= 7
+    return found + bytes((number,))
+
+
+def encoded(entries: list[TableEntry], every: int) -> DataBlock:
+    """A data block as RocksDB writes it, a restart every so many entries."""
+    content, before, restarts = b"", b"", []
+    for number, entry in enumerate(entries):
+        key = entry.key + (entry.sequence << 8 | entry.kind).to_bytes(8, "little")
+        shared = 0
+        if number % every == 0:
+            restarts.append(len(content))
+        else:
+            while shared < min(len(key), len(before)) and key[shared] == before[shared]:
+                shared += 1
+        content += varint(shared) + varint(len(key) - shared) + varint(len(entry.value)) + key[shared:] + entry.value
+        before = key
+    tail = b"".join(at.to_bytes(4, "little") for at in [*restarts, len(restarts)])
+    return DataBlock(content + tail, 7)
+
+
+def made(seed: int, count: int, key_max: int, value_max: int) -> list[TableEntry]:
+    rnd = random.Random(seed)
+    keys = sorted(rnd.choice((b"", b"a", b"user", b"user-123456")) + rnd.randbytes(rnd.randrange(key_max + 1))
+                  for _ in range(count))  # fmt: skip
+    kinds = [rnd.choice((0, 1, 1, 1, 2, 7)) for _ in keys]
+    return [TableEntry(key, rnd.getrandbits(40), kind, rnd.randbytes(rnd.randrange(value_max)))
+            for key, kind in zip(keys, kinds, strict=True)]  # fmt: skip
+
+
+SEEDS, SIZES = st.integers(), st.sampled_from((1, 100, 300, 20_000))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(SEEDS, min_size=1, max_size=4), st.integers(1, 80), st.sampled_from((3, 30, KEY_MAX)), SIZES,
+       st.sampled_from((1, 2, 16, 100)))  # fmt: skip
+def test_blocks_are_walked_in_runs(seeds: list[int], count: int, key_max: int, value_max: int, every: int) -> None:
+    tables = [made(seed, count, key_max, value_max) for seed in seeds]
+    assert flat([_decoded([encoded(table, every) for table in tables])]) == [
+        entry for table in tables for entry in one_by_one(table)
+    ]
+
+
+@settings(deadline=None, max_examples=200)
+@given(SEEDS, st.integers(0, 1 << 16), st.integers(1, 255), st.sampled_from((4, 16)))
+def test_a_damaged_block_is_read_as_one_by_one(seed: int, place: int, change: int, every: int) -> None:
+    """Which its checksum would have told, where there is one."""
+    good = encoded(made(seed, 40, 30, 50), every)
+    content = bytearray(good.content)
+    content[place % len(content)] ^= change
+    blocks = [good, DataBlock(bytes(content), 9)]
+    results: list[Any] = []
+    for read in (lambda: one_by_one([e for b in blocks for e in entries_of(b)]), lambda: flat([_decoded(blocks)])):
+        try:
+            results.append(read())
+        except FormatError as error:
+            results.append((error.fact, error.offset))
+    assert results[0] == results[1]

@@ -1,0 +1,79 @@
+"""Records sorted within a bounded memory: against Python's own sort."""
+
+from __future__ import annotations
+
+import io
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stateshift.errors import StorageError
+from stateshift.formats import sorting
+from stateshift.formats.blocks import Block, block_of
+from stateshift.formats.sorting import Pile, Piles
+
+Records = list[tuple[bytes, bytes]]
+RECORDS = st.lists(st.tuples(st.binary(max_size=3), st.binary(max_size=20)), max_size=30)
+
+
+def records_of(pile: Pile, after: bytes | None = None, upto: bytes | None = None) -> list[tuple[bytes, bytes | None]]:
+    return [record for block in pile.blocks(after, upto) for record in block.records()]
+
+
+def filled(parts: list[tuple[int, Records]], bytes_max: int) -> Piles:
+    piles = Piles(bytes_max=bytes_max)
+    for number, records in parts:
+        piles.add(number, block_of(records))
+    return piles
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), RECORDS), max_size=20), st.sampled_from((200, 2000, 1 << 30)))
+@settings(max_examples=200, deadline=None)
+def test_what_went_in_comes_out_in_order_whole_or_in_parts(parts: list[tuple[int, Records]], bytes_max: int) -> None:
+    piles = filled(parts, bytes_max)
+    for number in range(3):
+        expected = sorted(record for own, records in parts for record in records if own == number)
+        pile = piles.pile(number)
+        found = records_of(pile)
+        assert [key for key, _ in found] == [key for key, _ in expected]
+        assert sorted(found) == expected and pile.records == len(expected)
+        for count in (1, 2, 7):
+            bounds = [None, *pile.bounds(count), None]
+            assert len(bounds) == count + 1
+            assert [r for after, upto in pairwise(bounds) for r in records_of(pile, after, upto)] == found
+
+
+def many(count: int, step: int) -> Block:
+    return block_of([(b"%012d" % (n * step % 1_000_003), b"v" * 50) for n in range(count)])
+
+
+def test_no_more_is_held_than_is_allowed_however_much_comes_in() -> None:
+    opened: list[io.BytesIO] = []
+
+    def scratch() -> io.BytesIO:
+        opened.append(io.BytesIO())
+        return opened[-1]
+
+    piles = Piles(scratch, bytes_max=1 << 20)
+    for start in range(40):
+        piles.add(0, many(5000, 7919 + start))
+        assert piles._size < 1 << 20
+    pile = piles.pile(0)
+    assert len(opened) == 1 and len(pile.runs) > 5
+    most = max(block.size for block in pile.blocks())
+    assert most < len(pile.runs) * 3 * sorting.CHUNK_BYTES
+    parts = [sum(map(len, pile.blocks(a, b))) for a, b in pairwise([None, *pile.bounds(4), None])]
+    assert sum(parts) == 200_000 and min(parts) > 30_000, "parts are of about the same size"
+
+
+def test_a_full_disk_is_said_so() -> None:
+    class Full(io.BytesIO):
+        def write(self, content: object) -> int:
+            raise OSError(28, "No space left on device")
+
+    piles = Piles(Full, bytes_max=100)
+    with pytest.raises(StorageError, match="put aside: No space left on device") as caught:
+        piles.add(0, many(10, 1))
+    assert "TMPDIR" in (caught.value.hint or "")
