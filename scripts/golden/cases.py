@@ -105,9 +105,11 @@ CASES = {
     "pandas-rocksdb": Case(q.pandas_state, LATEST, since=(3, 5), mode="update", not_with=((4, 0), *MIDDLE)),
     "within-rocksdb": Case(q.deduplicated_within, LATEST, since=(3, 5), not_with=((4, 0), *MIDDLE)),
     "groups-hdfs": Case(q.grouped),
-    # Its schema calls the timeout an integer and its rows hold a long: Spark's reader takes that for damage, unless told
-    # not to look, and shows the lower half.
-    "groups-hdfs-v1": Case(q.grouped, {GROUPS: "1", f"{STATE}formatValidation.enabled": "false"}, not_with=((3, 4), (4, 0), *MIDDLE)),
+    # Its schema calls the timeout an integer, and its rows hold a long: Spark's reader takes that for damage unless
+    # it is told not to look, and then shows the lower half.
+    "groups-hdfs-v1": Case(
+        q.grouped, {GROUPS: "1", f"{STATE}formatValidation.enabled": "false"}, not_with=((3, 4), (4, 0), *MIDDLE)
+    ),
     "groups-rocksdb": Case(q.grouped_one_by_one, LATEST, mode="update", stops=3, not_with=((3, 4), *MIDDLE)),
     "limit-rocksdb": Case(q.limited, LATEST),
     "total-hdfs": Case(q.total, mode="update"),

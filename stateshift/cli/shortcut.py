@@ -1,6 +1,7 @@
 """What the one-job shortcuts have in common: each writes a spec, and runs it through plan and apply as any other.
 
-    compact, repartition, convert, rename, rewind, merge    one job, whose `transform` is what the command is called
+    compact, repartition, convert, rename, rewind, merge,   one job, whose `transform` is what the command is called
+    evolve
     split                                                   one job a part
     fork                                                    one job, in mode fork
 

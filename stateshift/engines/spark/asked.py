@@ -9,7 +9,8 @@ from typing import Any
 
 from stateshift import plain
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.entries import MERGE_OPERATOR, ROW_CHECKSUM
+from stateshift.engines.spark.entries import MERGE_OPERATOR, ROW_CHECKSUM, delimiter
+from stateshift.engines.spark.evolving import Evolution, evolutions
 from stateshift.engines.spark.joining import Joining, joining_of
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.parts import shards_of
@@ -110,6 +111,16 @@ class Asked:
             return {"shards": shards_of(split["by"], split["part"], partitions_of(self.image) or 0)}
         rules = {f"{s.operator}/{name}": rule for s in self.stores for name, rule in (s.rules or {}).items()}
         return {"column": split["column"], "values": list(split["values"]), "rules": plain.to_plain(rules)}
+
+    @cached_property
+    def evolved(self) -> Mapping[str, Evolution]:
+        """Stores whose rows become others, by "<operator>/<store>"."""
+        return evolutions(self.wishes, self.image, delimiter(self.image.settings).decode())
+
+    def evolves(self, store: StoreState) -> list[Evolution]:
+        """Of one store on disk: its own, or those of its column families."""
+        whole = f"{store.operator}/{store.store}"
+        return [one for name, one in self.evolved.items() if name == whole or name.startswith(f"{whole}/")]
 
     def reading(self) -> dict[str, str]:
         """The settings that say how rows are read."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from shlex import quote
 from typing import Any
 
+from stateshift.engines.spark.evolve_findings import of_evolution
 from stateshift.engines.spark.joining import of_joining
 from stateshift.engines.spark.keys import key_column
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
@@ -111,6 +112,7 @@ def _of_stores(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
         yield from _of_partitions(wishes, image, name, stores)
     if wishes.split:
         yield from _of_split(wishes, wishes.split, image, name, stores)
+    yield from of_evolution(wishes, image, name, stores)
     if wishes.provider and wishes.provider != provider_of(image):
         yield from _of_conversion(wishes, image, name, stores)
 

@@ -3,6 +3,8 @@
     "stateshift.rows": "plain"     RocksDB's encoding byte 00 is taken off keys and values, so that the entries of both
                                    providers are the same; only for stores whose keys and values are single rows
 
+    "stateshift.evolve": "<JSON>"  rows as they are after they became others (see `evolving`)
+
     "stateshift.part": "<JSON>"    only what belongs to a part of a split (see `parts`)
 
 The names stand among the settings that a reader of entries is given anyway; Spark has none that begin like them.
@@ -12,8 +14,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from stateshift.engines.spark.entries import entries
+from stateshift.engines.spark.evolving import evolver
 from stateshift.engines.spark.layout import FRAME
 from stateshift.engines.spark.parts import belongs
 from stateshift.survey import ShardFiles
@@ -21,6 +25,7 @@ from stateshift.world import Entry, Read
 
 ROWS, PLAIN_ROWS = "stateshift.rows", "plain"
 PART = "stateshift.part"
+EVOLVE = "stateshift.evolve"
 
 
 def comparable(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:
@@ -29,9 +34,24 @@ def comparable(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> It
     if PART in settings:
         kept = belongs(json.loads(settings[PART]), shard.operator, shard.shard)
         found = (entry for entry in found if kept(entry.store, entry.key))
+    if EVOLVE in settings:
+        found = _evolved(found, shard, json.loads(settings[EVOLVE]))
     if settings.get(ROWS) == PLAIN_ROWS and any(path.endswith((".zip", ".changelog")) for path in shard.files):
         found = (
             Entry(entry.operator, entry.store, entry.key.removeprefix(FRAME), entry.value.removeprefix(FRAME))
             for entry in found
         )
     return found
+
+
+def _evolved(found: Iterator[Entry], shard: ShardFiles, plain: Mapping[str, Any]) -> Iterator[Entry]:
+    framed, own = any(path.endswith((".zip", ".changelog")) for path in shard.files), f"{shard.operator}/"
+    evolvers = {
+        name.removeprefix(own): evolver(one, framed) for name, one in plain.items() if name.startswith(own)
+    }
+    for entry in found:
+        if entry.store not in evolvers:
+            yield entry
+            continue
+        key, value = evolvers[entry.store]
+        yield entry._replace(key=key(entry.key), value=value(entry.value))

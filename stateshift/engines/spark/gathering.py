@@ -1,6 +1,7 @@
 """Entries on their way from source shards to target shards: read, dealt out by their keys, put in order. Pure.
 
-    folded -> [part] -> [frame] -> deal out -> [column family] -> piles -> [united] -> blocks of a target, in order
+    folded -> [part] -> [frame] -> [evolve] -> deal out -> [column family] -> piles -> [united] -> blocks of a target,
+    in order
 
 Records of one key can come from several checkpoints only, which are merged: they are added (see `sums`) or refused.
 """
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from stateshift.engines.spark.evolving import Bytes, evolver
 from stateshift.engines.spark.folding import folded
 from stateshift.engines.spark.keys import KeyRule, key_hash
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
@@ -76,7 +78,8 @@ class Gathering:
         keep = belongs(wanted, source.operator, source.shard) if wanted else None
         for store, block in folded(self.open, source, self.options["settings"]):
             own = _kept(keep, store, block) if keep else block
-            yield store, change(store, own) if change and len(own) else own
+            own = change(store, own) if change and len(own) else own
+            yield store, _mapped(own, None, self._evolvers[store][1]) if store in self._evolvers else own
 
     @cached_property
     def _families(self) -> Mapping[str, int]:
@@ -97,6 +100,9 @@ class Gathering:
         before, after = self.plain["partitions"]
         hashed = self._hashes(source, store, block)
         _check_places(source, store, block, hashed % before)
+        if store in self._rules_after:
+            block = _mapped(block, self._evolvers[store][0], None)
+            hashed = self._rules_after[store](block.keys)
         numbers = hashed % after
         places = np.argsort(numbers, kind="stable")
         block, numbers = block.take(places), numbers[places]
@@ -117,9 +123,23 @@ class Gathering:
 
     @cached_property
     def _rules(self) -> Mapping[str, Callable[[Binary], Ints]]:
+        return {store: _hashing(from_plain(KeyRule, rule)) for store, rule in self._own("rules").items()}
+
+    @cached_property
+    def _rules_after(self) -> Mapping[str, Callable[[Binary], Ints]]:
+        """Of stores whose keys become others."""
+        return {store: _hashing(from_plain(KeyRule, rule)) for store, rule in self._own("rules_after").items()}
+
+    @cached_property
+    def _evolvers(self) -> Mapping[str, tuple[Bytes, Bytes]]:
+        framed = self.options["provider"] == ROCKSDB
+        return {store: evolver(one, framed) for store, one in self._own("evolve").items()}
+
+    def _own(self, option: str) -> dict[str, Any]:
+        """What an option says of the stores of this piece's operator."""
         own = f"{self.plain['operator']}/"
-        rules = {name: from_plain(KeyRule, rule) for name, rule in self.options["rules"].items()}
-        return {name.removeprefix(own): _hashing(rule) for name, rule in rules.items() if name.startswith(own)}
+        told = self.options.get(option, {}).items()
+        return {name.removeprefix(own): value for name, value in told if name.startswith(own)}
 
     def _united(self, blocks: Iterator[Block]) -> Iterator[Block]:
         return united(blocks, self._add)
@@ -149,6 +169,13 @@ class Gathering:
 
 def _kept(keep: Kept, store: str, block: Block) -> Block:
     return block.take(np.flatnonzero([keep(store, key) for key in block.keys.to_pylist()]))
+
+
+def _mapped(block: Block, keys: Bytes | None, values: Bytes | None) -> Block:
+    """Keys, or values, row by row."""
+    new_keys = block.keys if keys is None else binary([keys(key) for key in block.keys.to_pylist()])
+    new_values = block.values if values is None else binary([values(value) for value in block.values.to_pylist()])
+    return Block(new_keys, new_values, block.merges)
 
 
 def _hashing(rule: KeyRule) -> Callable[[Binary], Ints]:

@@ -65,7 +65,7 @@ def pieces_of(asked: Asked, store: StoreState, bytes_max: int = PIECE_BYTES_MAX)
 def is_rewritten(asked: Asked, store: StoreState, shard: ShardFiles) -> bool:
     """Whether a shard is written anew, rather than copied."""
     everything = asked.other_provider or CODEC in asked.conf or asked.part or asked.joining
-    if everything or moves(asked, store):
+    if everything or moves(asked, store) or asked.evolves(store):
         return True
     uuids = asked.wishes.format_1 and any("_" in path.rpartition("/")[2] for path in shard.files)
     return (asked.wishes.compact and not is_settled(shard, asked.size((shard,)))) or uuids
@@ -74,7 +74,12 @@ def is_rewritten(asked: Asked, store: StoreState, shard: ShardFiles) -> bool:
 def moves(asked: Asked, store: StoreState) -> bool:
     """Whether entries change their shard."""
     after = asked.wishes.partitions
-    return after is not None and after != partitions_of(asked.image) and not store.single
+    other = after is not None and after != partitions_of(asked.image)
+    return (other or _is_rekeyed(asked, store)) and not store.single
+
+
+def _is_rekeyed(asked: Asked, store: StoreState) -> bool:
+    return any(one.rekeyed for one in asked.evolves(store))
 
 
 def is_settled(shard: ShardFiles, size: int) -> bool:
@@ -116,10 +121,12 @@ def _alone(asked: Asked, store: StoreState, shard: int, sources: tuple[ShardFile
 
 
 def _moved(asked: Asked, store: StoreState, bytes_max: int) -> Iterator[Piece]:
-    before, after = partitions_of(asked.image), asked.wishes.partitions
-    assert before is not None and after is not None, "the findings have asked"
+    before = partitions_of(asked.image)
+    assert before is not None, "the findings have asked"
+    after = asked.wishes.partitions or before
     by_number = {shard.shard: shard for shard in store.shards}
-    for here, there in components(before, after):
+    everywhere = [(range(before), range(after))]  # another key's hash says nothing of where it was
+    for here, there in everywhere if _is_rekeyed(asked, store) else components(before, after):
         sources = tuple(by_number[number] for number in here)
         size = asked.size(sources)
         passes = min(len(there), -(-size // bytes_max) or 1)

@@ -173,7 +173,8 @@ def _view(
         return empty
     name = schema.name if family else empty.store
     placed = None if _collated(schema.key) else _placed(operator, name, key)
-    return replace(empty, key=key, value=value, encoder=encoder, many=family and _many(name, metadata), placed=placed)
+    many = family and keeps_lists(name, metadata)
+    return replace(empty, key=key, value=value, encoder=encoder, many=many, placed=placed)
 
 
 def _with_wide_timeout(value: StructType, operator: str | None) -> StructType:
@@ -202,7 +203,7 @@ def _is_session(key: StructType) -> bool:
     return len(key.names) > 1 and key.names[-1] == "sessionStartTime"
 
 
-def _many(store: str, metadata: operator_metadata.OperatorMetadata | None) -> bool:
+def keeps_lists(store: str, metadata: operator_metadata.OperatorMetadata | None) -> bool:
     """Whether the values of a column family are lists."""
     if store.endswith(_JOIN_LISTS):
         return True

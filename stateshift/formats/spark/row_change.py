@@ -107,7 +107,9 @@ def _evolved(schema: Mapping[str, Any], left: dict[str, dict[str, Any]]) -> Evol
     return Evolved(plain, _row(len(fields), [column.fill for column in columns]))
 
 
-def _kept(at: int, name: str, field: dict[str, Any], kind: DataType, left: dict[str, dict[str, Any]], count: int) -> _Column:
+def _kept(
+    at: int, name: str, field: dict[str, Any], kind: DataType, left: dict[str, dict[str, Any]], count: int
+) -> _Column:
     """A column that stays: as it is, widened, or with changes inside of it."""
     slots = _bits(count)
     new = dict(field)
@@ -149,7 +151,8 @@ def _add(columns: list[_Column], name: str, one: dict[str, Any], names: list[str
     del left["add"][name]
     field = {"name": name, "type": wanted, "nullable": value is None, "metadata": {}}
     slot = encode_value(value, kind)
-    columns.insert(len(columns) if after is None else places.index(after), _Column(field, name, lambda row, nulls: slot))
+    column = _Column(field, name, lambda row, nulls: slot)
+    columns.insert(len(columns) if after is None else places.index(after), column)
 
 
 def _inside(name: str, left: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
