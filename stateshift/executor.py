@@ -3,6 +3,7 @@
 The executor skips what the journal holds as finished and repeats the rest; repeating a step is always safe, so there
 is no resume code. A step's record is on disk before the step's effect begins, and its evidence before the next phase.
 Phases are barriers; inside a phase up to `world.parallel` steps run at once, in an ordered phase one after the other.
+A fleet, where there is one, runs those steps of an unordered phase that it takes, and the journal says the same.
 """
 
 from __future__ import annotations
@@ -24,13 +25,17 @@ from stateshift.journal import (
     StepUndone,
 )
 from stateshift.plan import Phase, Plan
-from stateshift.step import AnyStep, CopyFiles, Discrepancy, TransformShard, WriteFile
+from stateshift.step import AnyStep, CopyFiles, Discrepancy, Evidence, Fleet, TransformShard, WriteFile
 from stateshift.world import World
 
 WRITERS = (CopyFiles, TransformShard, WriteFile)
 
 
-def execute(number: int, plan: Plan, world: World, journal: Journal) -> None:
+# More threads than this wait for a fleet's answers no faster.
+THREADS_MAX = 512
+
+
+def execute(number: int, plan: Plan, world: World, journal: Journal, fleet: Fleet | None = None) -> None:
     """Carry out plan `number` of the run, from wherever the journal says it stands."""
     for phase in plan.phases:
         done = journal.progress.plans[number]
@@ -40,46 +45,77 @@ def execute(number: int, plan: Plan, world: World, journal: Journal) -> None:
         world.meter.phase(
             plan.job, phase.name, sum(s.files for s in pending), sum(s.bytes for s in pending)
         )
-        _run_phase(number, phase, pending, world, journal)
+        _Phase(number, phase, pending, world, journal, None if phase.ordered else fleet).run()
+        if not phase.ordered:
+            _tidy(number, plan, pending, world, journal)
     if journal.progress.plans[number].finished_at is None:
         journal.append(PlanFinished(world.clock.now(), number))
 
 
-def _run_phase(number: int, phase: Phase, pending: list[AnyStep], world: World, journal: Journal) -> None:
-    """Run the steps; after the first failure start no more, let those that run finish, and raise it."""
-    at_once = 1 if phase.ordered else max(1, min(world.parallel, len(pending)))
-    if at_once == 1:
-        for step in pending:
-            _run_step(number, phase, step, world, journal)
-        return
-    queue, running, failure = list(reversed(pending)), set[Future[None]](), None
-    with ThreadPoolExecutor(at_once, thread_name_prefix=phase.name) as threads:
-        while running or (queue and failure is None):
-            while queue and failure is None and len(running) < at_once:
-                running.add(threads.submit(_run_step, number, phase, queue.pop(), world, journal))
-            finished, running = wait(running, return_when=FIRST_COMPLETED)
-            for future in finished:
-                failure = failure or future.exception()
-    if failure is not None:
-        raise failure
+def _tidy(number: int, plan: Plan, steps: list[AnyStep], world: World, journal: Journal) -> None:
+    """Where an attempt was cut short it may have left temporary files: they go before the image is published, while
+    nobody but us writes there."""
+    done = journal.progress.plans[number].steps
+    again = (step for step in steps if (done[step.name].evidence or {}).get("repeated"))
+    for place in sorted({step.target for step in again if isinstance(step, WRITERS)} - {plan.source}):
+        world.storage(place).prune()
 
 
-def _run_step(number: int, phase: Phase, step: AnyStep, world: World, journal: Journal) -> None:
-    world.check_interrupted()
-    journal.append(StepStarted(world.clock.now(), number, phase.name, step.name))
-    world.meter.step(step.name, step.describe())
-    began = time.perf_counter()
-    try:
-        evidence = step.run(world)
-    except StateshiftError as error:
-        error.where.setdefault("step", step.name)
-        raise
-    seconds = time.perf_counter() - began
-    if journal.progress.plans[number].steps[step.name].repeated:
-        evidence = {**evidence, "repeated": True}  # what an earlier attempt had done already, it cannot tell
-    journal.append(
-        StepFinished(world.clock.now(), number, step.name, round(seconds, 6), step.files, step.bytes, evidence)
-    )
+class _Phase:
+    """The steps of one phase that are still to be run, here or by a fleet."""
+
+    def __init__(
+        self, number: int, phase: Phase, pending: list[AnyStep], world: World, journal: Journal, fleet: Fleet | None
+    ) -> None:
+        self.number, self.phase, self.pending, self.world, self.journal = number, phase, pending, world, journal
+        taken = [step for step in pending if fleet is not None and fleet.takes(step)]
+        self.fleet = fleet if taken else None
+        if self.fleet is not None:
+            self.fleet.begin(phase.name, taken, world)
+
+    def run(self) -> None:
+        """Run the steps; after the first failure start no more, let those that run finish, and raise it."""
+        if self.phase.ordered or len(self.pending) == 1 or (self.fleet is None and self.world.parallel <= 1):
+            for step in self.pending:
+                self._step(step)
+            return
+        queue, running, failure = list(reversed(self.pending)), set[Future[None]](), None
+        threads_max = min(len(queue), THREADS_MAX if self.fleet else self.world.parallel)
+        with ThreadPoolExecutor(threads_max, thread_name_prefix=self.phase.name) as threads:
+            while running or (queue and failure is None):
+                while queue and failure is None and len(running) < self._at_once(len(queue)):
+                    running.add(threads.submit(self._step, queue.pop()))
+                finished, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    failure = failure or future.exception()
+        if failure is not None:
+            raise failure
+
+    def _at_once(self, waiting: int) -> int:
+        return max(1, self.fleet.slots(waiting) if self.fleet is not None else self.world.parallel)
+
+    def _step(self, step: AnyStep) -> None:
+        number, world, journal = self.number, self.world, self.journal
+        world.check_interrupted()
+        journal.append(StepStarted(world.clock.now(), number, self.phase.name, step.name))
+        world.meter.step(step.name, step.describe())
+        began = time.perf_counter()
+        try:
+            evidence = self._evidence(step)
+        except StateshiftError as error:
+            error.where.setdefault("step", step.name)
+            raise
+        seconds = time.perf_counter() - began
+        if journal.progress.plans[number].steps[step.name].repeated:
+            evidence = {**evidence, "repeated": True}  # what an earlier attempt had done already, it cannot tell
+        journal.append(
+            StepFinished(world.clock.now(), number, step.name, round(seconds, 6), step.files, step.bytes, evidence)
+        )
+
+    def _evidence(self, step: AnyStep) -> Evidence:
+        if self.fleet is not None and self.fleet.takes(step):
+            return self.fleet.run(step, self.world)
+        return step.run(self.world)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +127,33 @@ class Broken:
     discrepancy: Discrepancy
 
 
-def ask(number: int, plan: Plan, progress: PlanProgress, world: World, kinds: Sequence[str] = ()) -> list[Broken]:
-    """Whether the evidence of every finished step still holds; only of some `kinds` where given."""
-    broken = []
-    for step in plan:
-        done = progress.steps.get(step.name)
-        if done is None or done.state != "finished" or (kinds and step.kind not in kinds):
-            continue
-        assert done.evidence is not None
-        broken += [Broken(number, step.name, found) for found in step.holds(world, done.evidence)]
-    return broken
+def ask(
+    number: int,
+    plan: Plan,
+    progress: PlanProgress,
+    world: World,
+    kinds: Sequence[str] = (),
+    fleet: Fleet | None = None,
+) -> list[Broken]:
+    """Whether the evidence of every finished step still holds; only of some `kinds` where given. A fleet is asked many
+    at once; what it finds is told in the plan's order."""
+    finished = [step for step in plan if progress.finished(step.name) and (not kinds or step.kind in kinds)]
+    taken = [step for step in finished if fleet is not None and fleet.takes(step)]
+
+    def asked(step: AnyStep) -> list[Discrepancy]:
+        evidence = progress.steps[step.name].evidence
+        assert evidence is not None, "a finished step has shown something"
+        if fleet is not None and fleet.takes(step):
+            return fleet.holds(step, world, evidence)
+        return step.holds(world, evidence)
+
+    if fleet is not None and taken:
+        fleet.begin("verify", taken, world)
+        with ThreadPoolExecutor(min(THREADS_MAX, max(1, fleet.slots(len(taken))))) as threads:
+            found = list(threads.map(asked, finished))
+    else:
+        found = [asked(step) for step in finished]
+    return [Broken(number, step.name, one) for step, every in zip(finished, found, strict=True) for one in every]
 
 
 def roll_back(number: int, plan: Plan, world: World, journal: Journal) -> None:

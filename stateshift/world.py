@@ -7,6 +7,7 @@
     fence               the run that has fenced an image off, if one has
     clock               time, so that tests need not wait
     meter               told of every file done, for whoever watches
+    pace                how fast all storages together may be used, where that is bounded
     run                 the run's name: tags and fences carry it, so a second attempt knows the first
     stop                set once somebody asked to stop
 
@@ -65,6 +66,16 @@ class Meter(Protocol):
     def say(self, line: str) -> None: ...
 
 
+class Rates(Protocol):
+    """How fast all storages together may be used; None is as fast as it goes."""
+
+    @property
+    def bytes_per_second(self) -> float | None: ...
+
+    @property
+    def operations_per_second(self) -> float | None: ...
+
+
 class Unwatched:
     """The meter of a run that nobody watches."""
 
@@ -89,6 +100,7 @@ class World:
     stop: threading.Event = field(default_factory=threading.Event)
     parallel: int = 4
     fence: Callable[[str], str | None] = lambda location: None
+    pace: Rates | None = None
 
     def check_interrupted(self) -> None:
         """Steps call this between two writes: Ctrl-C finishes the current one and no more."""

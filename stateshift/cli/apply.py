@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, Job, Json, Parallel, Throttle, Verbose, Workdirs, Yes, epilog
+from stateshift.cli.options import WORKDIRS, FleetOf, Job, Json, Parallel, Throttle, Verbose, Workdirs, Yes, epilog
 from stateshift.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from stateshift.workdir import Workdir
 
 EPILOG = epilog(
-    "stateshift apply orders.json\nstateshift apply orders.plan --yes --json > report.json",
+    "stateshift apply orders.json\nstateshift apply orders.plan --yes --json > report.json\n"
+    "stateshift apply orders.plan --fleet spark://master:7077",
     2, 3, 4, 5, 6, 7, 8, 130,
     e0="the job goes on at its target", e4="refused, or the plan is stale: nothing was changed, or it was taken back",
     e8="the target or the workdir is held by another run", e130="interrupted: `stateshift resume WORKDIR` goes on",
@@ -37,6 +38,7 @@ def command(
     job: Job = None,
     parallel: Parallel = None,
     throttle: Throttle = None,
+    fleet: FleetOf = None,
     workdirs: Workdirs = WORKDIRS,
     json: Json = False,
     verbose: Verbose = False,
@@ -56,6 +58,7 @@ def command(
     asked = request.read(spec)
     saved = isinstance(asked, migration.Proposal)
     wanted = request.overridden(asked.spec if isinstance(asked, migration.Proposal) else asked, parallel, throttle)
+    refuse_no_master(fleet)
     if not yes and not terminal.someone_there:
         confirm(terminal, "", yes)  # before the reading, which may take a while
     names = [one.name for one in migration.jobs_of(wanted, job)]
@@ -70,7 +73,15 @@ def command(
     terminal.talk(render_plan.brief(shown) if yes and not verbose else render_plan.proposal(shown, verbose))
     refuse_refused(proposed)
     confirm(terminal, "carry this out?", yes)
-    return carry_out(terminal, place, lambda doors: migration.apply(proposed, run, place, doors, job))
+    return carry_out(terminal, place, lambda doors: migration.apply(proposed, run, place, doors, job), wanted, fleet)
+
+
+def refuse_no_master(fleet: str | None) -> None:
+    """What is no master is refused before anything is read for it."""
+    if fleet is not None:
+        from stateshift.fleet import kind_of
+
+        kind_of(fleet)
 
 
 def run_name(jobs: list[str], now: float, random: bytes) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, Json, Parallel, Throttle, Verbose, Workdirs, Yes
+from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes
 from stateshift.cli.shortcut import Asked, Fork, Source, To, Waive, WorkdirHere, carry, ending, one_job
 from stateshift.cli.terminal import Terminal
 
@@ -28,6 +28,7 @@ def command(
     workdir: WorkdirHere = None,
     parallel: Parallel = None,
     throttle: Throttle = None,
+    fleet: FleetOf = None,
     workdirs: Workdirs = WORKDIRS,
     json: Json = False,
     verbose: Verbose = False,
@@ -35,7 +36,7 @@ def command(
     """Write state for another provider, codec or format.
 
     The checkpoint says what it is kept in: the job needs no other configuration."""
-    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
+    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
     wanted = {"provider": provider, "codec": codec, "checkpoint_format": checkpoint_format}
     given = {key: value for key, value in wanted.items() if value is not None}
     job = one_job(source, to, [{"kind": "convert", **given}], waive, fork)

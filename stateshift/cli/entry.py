@@ -64,6 +64,7 @@ working directory or the user's config directory:
   parallel  STATESHIFT_PARALLEL  how many steps run at once
   throttle  STATESHIFT_THROTTLE  bytes a second at most: "50MB"
   workdirs  STATESHIFT_WORKDIRS  where workdirs are made (.stateshift)
+  fleet     STATESHIFT_FLEET     a Spark master whose executors share the work
 NO_COLOR, and CI, make everything plain lines.
 
 \b

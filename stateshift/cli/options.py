@@ -39,6 +39,11 @@ Throttle = Annotated[
     typer.Option("--throttle", metavar="RATE", envvar="STATESHIFT_THROTTLE", callback=_rate,
                  help="At most so many bytes a second (50MB, 64MiB), whatever the spec says."),
 ]  # fmt: skip
+FleetOf = Annotated[
+    str | None,
+    typer.Option("--fleet", metavar="MASTER", envvar="STATESHIFT_FLEET",
+                 help="Spread the work over a Spark's executors: local[N], spark://host:port, yarn, k8s://…"),
+]  # fmt: skip
 
 WORKDIRS = ".stateshift"
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, Json, Parallel, Throttle, Verbose, Workdirs, Yes
+from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes
 from stateshift.cli.shortcut import Asked, Fork, Source, To, Waive, WorkdirHere, carry, ending, one_job
 from stateshift.cli.terminal import Terminal
 
@@ -35,6 +35,7 @@ def command(
     workdir: WorkdirHere = None,
     parallel: Parallel = None,
     throttle: Throttle = None,
+    fleet: FleetOf = None,
     workdirs: Workdirs = WORKDIRS,
     json: Json = False,
     verbose: Verbose = False,
@@ -42,7 +43,7 @@ def command(
     """Rename or drop operators and sources.
 
     So that a changed job finds its state, where Spark numbers its operators and sources otherwise than before."""
-    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
+    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
     named = {"operators": _pairs("--operator", operator), "sources": _pairs("--source", input)}
     dropped = {"operators": drop_operator, "sources": drop_source}
     changes = [

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, Json, Parallel, Throttle, Verbose, Workdirs, Yes
+from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes
 from stateshift.cli.shortcut import Asked, Fork, Source, To, Waive, WorkdirHere, carry, ending, one_job
 from stateshift.cli.terminal import Terminal
 
@@ -24,6 +24,7 @@ def command(
     workdir: WorkdirHere = None,
     parallel: Parallel = None,
     throttle: Throttle = None,
+    fleet: FleetOf = None,
     workdirs: Workdirs = WORKDIRS,
     json: Json = False,
     verbose: Verbose = False,
@@ -31,6 +32,6 @@ def command(
     """Spread state over another number of partitions.
 
     For every kind of operator and both providers. The job goes on with that number: the checkpoint says it."""
-    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
+    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
     job = one_job(source, to, [{"kind": "repartition", "partitions": partitions}], waive, fork)
     return carry(asked, [job])

@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import typer
 
-from stateshift.cli.options import Json, Verbose, WorkdirOf, epilog
+from stateshift.cli.options import FleetOf, Json, Verbose, WorkdirOf, epilog
 from stateshift.cli.terminal import Terminal
 
 EPILOG = epilog(
-    "stateshift resume .stateshift/20260301-120000-orders-1f3a", 3, 4, 5, 6, 7, 8, 130,
+    "stateshift resume .stateshift/20260301-120000-orders-1f3a", 2, 3, 4, 5, 6, 7, 8, 130,
     e0="the job goes on at its target, or the rollback is done",
     e4="what is there is no longer what the plan was made from",
     e130="interrupted: the same command goes on",
 )  # fmt: skip
 
 
-def command(context: typer.Context, workdir: WorkdirOf, json: Json = False, verbose: Verbose = False) -> int | None:
-    """Go on with a run where it stopped."""
+def command(
+    context: typer.Context,
+    workdir: WorkdirOf,
+    fleet: FleetOf = None,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int | None:
+    """Go on with a run where it stopped.
+
+    With or without a fleet, whichever it began with."""
     from stateshift import migration
+    from stateshift.cli.apply import refuse_no_master
     from stateshift.cli.work import carry_out
     from stateshift.workdir import Workdir
 
     place = Workdir(workdir)
     place.require()
+    refuse_no_master(fleet)
     terminal, state = Terminal.of(context, json, verbose), migration.progress_of(place).state
+    if state in ("finished", "rolled-back", "rolling-back"):
+        fleet = None  # nothing that a fleet would do
     if state in ("finished", "rolled-back"):
         terminal.say(f"nothing is left to do: the run {'is finished' if state == 'finished' else 'was rolled back'}")
-    return carry_out(terminal, place, lambda doors: migration.resume(place, doors))
+    spec = migration.spec_of(place) if fleet is not None else None
+    return carry_out(terminal, place, lambda doors: migration.resume(place, doors), spec, fleet)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, Json, Parallel, Throttle, Verbose, Workdirs, Yes
+from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes
 from stateshift.cli.shortcut import Asked, Fork, Source, To, Waive, WorkdirHere, carry, ending, one_job
 from stateshift.cli.terminal import Terminal
 
@@ -24,6 +24,7 @@ def command(
     workdir: WorkdirHere = None,
     parallel: Parallel = None,
     throttle: Throttle = None,
+    fleet: FleetOf = None,
     workdirs: Workdirs = WORKDIRS,
     json: Json = False,
     verbose: Verbose = False,
@@ -31,6 +32,6 @@ def command(
     """Bring a checkpoint over as of an earlier batch.
 
     `stateshift verify LOCATION` names the batches that can still be restored. The input after it is read again."""
-    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
+    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
     job = one_job(source, to, [{"kind": "rewind", "batch": batch}], waive, fork)
     return carry(asked, [job])

@@ -4,6 +4,7 @@
     parallel = 8              as --parallel
     throttle = "50MB"         as --throttle
     workdirs = "/var/runs"    as --workdirs
+    fleet = "spark://m:7077"  as --fleet
 
 Flags come first, then the environment (`STATESHIFT_PARALLEL`, …), then these files, then what a command does by itself.
 """
@@ -22,6 +23,7 @@ KEYS: Mapping[str, tuple[type, str]] = {
     "parallel": (int, "a number"),
     "throttle": (str, 'a rate, such as "50MB"'),
     "workdirs": (str, "a directory"),
+    "fleet": (str, "a Spark master"),
 }
 
 

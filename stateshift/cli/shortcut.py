@@ -49,6 +49,7 @@ class Asked:
     workdirs: str
     parallel: int | None
     throttle: str | None
+    fleet: str | None = None
 
 
 def ending(example: str) -> str:
@@ -78,12 +79,13 @@ def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]]) -> int:
     """Plan, show, ask, apply, report."""
     from stateshift import migration
     from stateshift.cli import render_plan, request
-    from stateshift.cli.apply import refuse_another, refuse_refused, run_name
+    from stateshift.cli.apply import refuse_another, refuse_no_master, refuse_refused, run_name
     from stateshift.cli.work import carry_out, confirm
     from stateshift.workdir import Workdir
 
     terminal = asked.terminal
     spec = request.overridden(_spec(jobs), asked.parallel, asked.throttle)
+    refuse_no_master(asked.fleet)
     if not asked.yes and not terminal.someone_there:
         confirm(terminal, "", False)
     run = run_name([job.name for job in spec.jobs], time.time(), os.urandom(2))
@@ -94,7 +96,7 @@ def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]]) -> int:
     terminal.talk(render_plan.brief(proposed) if brief else render_plan.proposal(proposed, terminal.verbose))
     refuse_refused(proposed)
     confirm(terminal, "carry this out?", asked.yes)
-    return carry_out(terminal, place, lambda doors: migration.apply(proposed, run, place, doors))
+    return carry_out(terminal, place, lambda doors: migration.apply(proposed, run, place, doors), spec, asked.fleet)
 
 
 def _spec(jobs: Sequence[Mapping[str, Any]]) -> Spec:

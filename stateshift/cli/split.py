@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, Json, Parallel, Throttle, Verbose, Workdirs, Yes
+from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes
 from stateshift.cli.shortcut import Asked, Source, Waive, WorkdirHere, carry, ending, one_job
 from stateshift.cli.terminal import Terminal
 
@@ -32,6 +32,7 @@ def command(
     workdir: WorkdirHere = None,
     parallel: Parallel = None,
     throttle: Throttle = None,
+    fleet: FleetOf = None,
     workdirs: Workdirs = WORKDIRS,
     json: Json = False,
     verbose: Verbose = False,
@@ -40,7 +41,7 @@ def command(
 
     By runs of shards, or by the values of a key column. Each part is a fork: a query of its own, whose job is given the
     input of its own keys only."""
-    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
+    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
     if (column is None) != (not values) or (values and len(values) != len(to)):
         raise typer.BadParameter("--column and --values go together, with one --values for each --to")
     jobs = []

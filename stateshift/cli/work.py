@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from stateshift import migration
@@ -24,17 +24,26 @@ from stateshift.errors import Complaint, Interrupted, SpecError, StateshiftError
 if TYPE_CHECKING:
     from stateshift.migration import Doors
     from stateshift.report import Report
+    from stateshift.spec import Spec
     from stateshift.workdir import Workdir
 
 
-def carry_out(terminal: Terminal, workdir: Workdir, work: Callable[[Doors], Report]) -> int:
-    """Do the work and tell how it went; the exit code."""
+def carry_out(
+    terminal: Terminal,
+    workdir: Workdir,
+    work: Callable[[Doors], Report],
+    spec: Spec | None = None,
+    fleet: str | None = None,
+) -> int:
+    """Do the work and tell how it went; the exit code. With a `fleet`, what `spec` names is what it must reach."""
     path, stop = str(workdir.path), threading.Event()
     if not workdir.held:  # else we are refused, and there is nothing of ours to be interrupted
         terminal.talk(render_run.resume_commands(path))
     try:
         with watching(terminal) as meter, stoppable(stop, path):
-            told = work(terminal.doors(meter, stop))
+            doors = terminal.doors(meter, stop)
+            with _behind(doors, spec, fleet, workdir) as manned:
+                told = work(manned)
     except StateshiftError as error:
         return _failed(terminal, workdir, error)
     except BaseException:
@@ -45,6 +54,10 @@ def carry_out(terminal: Terminal, workdir: Workdir, work: Callable[[Doors], Repo
     else:
         terminal.show(render_run.report(told, path))
     return 0
+
+
+def _behind(doors: Doors, spec: Spec | None, fleet: str | None, workdir: Workdir) -> AbstractContextManager[Doors]:
+    return nullcontext(doors) if spec is None else migration.enlisted(doors, fleet, spec, workdir)
 
 
 def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int:

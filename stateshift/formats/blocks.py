@@ -67,8 +67,8 @@ def block_of(records: Iterable[tuple[bytes, bytes | None]]) -> Block:
     return Block(binary([key for key, _ in pairs]), binary([value for _, value in pairs]))
 
 
-def cut(content: bytes, starts: Ints, ends: Ints, missing: Flags | None = None) -> Binary:
-    """The pieces of `content` from each start to its end, which do not overlap and come in order; null where `missing`.
+def cut(content: Any, starts: Ints, ends: Ints, missing: Flags | None = None) -> Binary:
+    """The pieces of `content` (bytes, or an array of them) from each start to its end; null where `missing`.
 
     Content and the gaps between the pieces are laid out as one Arrow array without copying a byte, of which every
     second item is then taken.
@@ -76,7 +76,7 @@ def cut(content: bytes, starts: Ints, ends: Ints, missing: Flags | None = None) 
     count = len(starts)
     edges = np.empty(2 * count + 1, np.int64)
     edges[0:-1:2], edges[1::2] = starts, ends
-    edges[-1] = ends[-1] if count else 0
+    edges[-1] = len(content)
     every = pa.Array.from_buffers(pa.large_binary(), 2 * count, [None, pa.py_buffer(edges), pa.py_buffer(content)])
     places = np.arange(0, 2 * count, 2)
     return every.take(pa.array(places, mask=missing))

@@ -85,11 +85,18 @@ class Stream:
 def lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     """Each line with the offset it starts at. A last line without newline counts; an empty last one does not exist,
     so that `b"\\n".join` of what this gives is the content again, but for a final newline."""
-    offset, held = 0, b""
+    offset = 0
+    held: list[bytes] = []  # the pieces of a line that goes on: joined once, however many there are
     for chunk in chunks:
-        *whole, held = (held + chunk).split(b"\n")
-        for line in whole:
-            yield offset, line
+        first, *more = chunk.split(b"\n")
+        held.append(first)
+        if more:
+            yield offset, (line := b"".join(held))
             offset += len(line) + 1
-    if held:
-        yield offset, held
+            *whole, last = more
+            for line in whole:
+                yield offset, line
+                offset += len(line) + 1
+            held = [last]
+    if line := b"".join(held):
+        yield offset, line

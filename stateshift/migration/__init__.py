@@ -5,11 +5,13 @@
     doors        how the outside is reached
     proposing    everything before a run: reads only
     running      one run at work: its waves, forward and back
+    enlisting    a fleet, where one is asked for
     calls        what can be asked of a run
 """
 
-from stateshift.migration.calls import Verdict, apply, progress_of, resume, rollback, status, verify
+from stateshift.migration.calls import Verdict, apply, progress_of, resume, rollback, spec_of, status, verify
 from stateshift.migration.doors import Doors, real_doors, world_of
+from stateshift.migration.enlisting import enlisted
 from stateshift.migration.proposing import (
     Proposal,
     decode_proposal,
@@ -26,6 +28,7 @@ __all__ = [
     "apply",
     "decode_proposal",
     "encode_proposal",
+    "enlisted",
     "gather",
     "jobs_of",
     "progress_of",
@@ -33,6 +36,7 @@ __all__ = [
     "real_doors",
     "resume",
     "rollback",
+    "spec_of",
     "status",
     "verify",
     "world_of",

@@ -12,7 +12,7 @@ from stateshift.migration.doors import Doors, world_of
 from stateshift.migration.proposing import Proposal, encode_proposal, jobs_of, refuse
 from stateshift.migration.running import Run, proposal_of
 from stateshift.report import Report, summarize
-from stateshift.spec import to_plain_spec
+from stateshift.spec import Spec, to_plain_spec
 from stateshift.workdir import Workdir
 
 
@@ -78,6 +78,12 @@ def rollback(workdir: Workdir, doors: Doors, discard_progress: bool = False) -> 
         return run.back()
 
 
+def spec_of(workdir: Workdir) -> Spec:
+    """What a run was asked to do."""
+    workdir.require()
+    return proposal_of(workdir).spec
+
+
 def status(workdir: Workdir) -> Report:
     """Where a run stands. Reads the journal only, also while another process writes it."""
     workdir.require()
@@ -113,5 +119,5 @@ def verify(workdir: Workdir, doors: Doors) -> Verdict:
         if gone_on:
             notes.append(f"{adopted.job} has gone on from its image since: the image's files were not asked")
         kinds = ("FenceSource", "SubmitJob") if gone_on else ()
-        broken += executor.ask(adopted.plan, plan, adopted, world, kinds)
+        broken += executor.ask(adopted.plan, plan, adopted, world, kinds, doors.fleet)
     return Verdict(tuple(broken), tuple(notes))

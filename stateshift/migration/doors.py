@@ -6,17 +6,33 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import Cluster
 from stateshift.engines.registry import all_entries, all_transforms, engine
 from stateshift.spec import ClusterSpec, Spec
+from stateshift.step import Fleet
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Pace, Throttled
 from stateshift.survey import Survey
 from stateshift.workdir import Workdir
 from stateshift.world import Clock, Meter, Unwatched, World
+
+if TYPE_CHECKING:
+    from stateshift.fleet import Carrier
+
+# (master, where its log goes, who is told, set once somebody asked to stop)
+OpenFleet = Callable[[str, Path, Meter, threading.Event], "Carrier"]
+
+
+def open_fleet(master: str, log: Path, meter: Meter, stop: threading.Event) -> Carrier:
+    """A Spark application. Nothing of Spark is imported before it is asked for."""
+    from stateshift.fleet.spark import open_carrier
+
+    return open_carrier(master, log, meter, stop)
 
 
 @dataclass(frozen=True)
@@ -29,6 +45,8 @@ class Doors:
     meter: Meter = field(default_factory=Unwatched)
     stop: threading.Event = field(default_factory=threading.Event)
     host: str = "localhost"
+    open_fleet: OpenFleet = open_fleet
+    fleet: Fleet | None = None
 
 
 def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:
@@ -75,6 +93,7 @@ def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
         stop=doors.stop,
         parallel=spec.parallel,
         fence=lambda location: _fence(engine(spec.engine).survey(storage(location))),
+        pace=pace,
     )
 
 

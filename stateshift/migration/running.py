@@ -81,7 +81,7 @@ class Run:
         self._lock(job)
         halted = self._halt(job)
         plan = self._adopted(job, "move", "start") or self._adopt(self._fresh(job, halted))
-        executor.execute(plan[0], plan[1], self.world, self.journal)
+        executor.execute(plan[0], plan[1], self.world, self.journal, self.doors.fleet)
         self._let_go(job)
 
     def _done(self, job: JobSpec) -> bool:
@@ -97,7 +97,7 @@ class Run:
                 self._expect_fresh(job, proposed[0])
                 adopted = self._adopt(proposed[0])
         if adopted is not None:
-            executor.execute(adopted[0], adopted[1], self.world, self.journal)
+            executor.execute(adopted[0], adopted[1], self.world, self.journal, self.doors.fleet)
         return adopted is not None
 
     def _fresh(self, job: JobSpec, halted: bool) -> Plan:

@@ -15,7 +15,7 @@
 from stateshift.step.files import CopyFiles, MoveFiles, Rename, TransformShard, WriteFile
 from stateshift.step.images import CompareImages
 from stateshift.step.jobs import AwaitProgress, FenceSource, StopJob, SubmitJob
-from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence, Step
+from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence, Fleet, Step
 
 AnyStep = (
     StopJob
@@ -38,6 +38,7 @@ __all__ = [
     "Evidence",
     "FenceSource",
     "FileEvidence",
+    "Fleet",
     "MoveFiles",
     "Rename",
     "Step",

@@ -7,7 +7,7 @@ is still true. `undo` takes the effect back, with the evidence if there is any, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -63,3 +63,24 @@ class Step(Protocol):
         """Take the effect back. `evidence` is None where the step was begun and not finished. Returns what had to be
         left, a line each."""
         ...
+
+
+class Fleet(Protocol):
+    """Somebody else who runs steps of an unordered phase, somewhere else: the same steps, the same evidence. What comes
+    back is what the step itself would have answered or raised here."""
+
+    def takes(self, step: Step) -> bool:
+        """Whether this step can be run there; all others are run here."""
+        ...
+
+    def begin(self, phase: str, steps: Sequence[Step], world: World) -> None:
+        """Told which steps of a phase are to be run, before the first of them is."""
+        ...
+
+    def slots(self, waiting: int) -> int:
+        """How many steps to hand over at once, while so many wait. May change at any time."""
+        ...
+
+    def run(self, step: Step, world: World) -> Evidence: ...
+
+    def holds(self, step: Step, world: World, evidence: Evidence) -> list[Discrepancy]: ...

@@ -1,24 +1,41 @@
 """The names of our temporary files: in the directory of the file they become, and recognised by everybody.
 
 The name of a write's temporary file is a function of the final name, so that a killed write's leftover is
-overwritten by its repeat instead of lying about, and short whatever the final name is.
+overwritten by its repeat instead of lying about, and short whatever the final name is. Where the repeat may begin
+before the killed one is really dead (on another machine), each works `apart`, under names of its own.
 """
 
 from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from stateshift.formats.marks import TEMPORARY
 
 _END = ".tmp"
+_apart: ContextVar[str] = ContextVar("apart", default="")
 
 
 def temporary(path: str) -> str:
     """Where the content of `path` is collected until it is whole."""
     directory, slash, name = path.rpartition("/")
-    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    own = _apart.get().encode()
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16, key=own).hexdigest()
     return f"{directory}{slash}{TEMPORARY}{digest}{_END}"
+
+
+@contextmanager
+def apart(token: str) -> Iterator[None]:
+    """While this lasts, this thread's temporary files have names that no other token has: two processes that write one
+    path at once do not meet before each renames what it has made whole."""
+    before = _apart.set(hashlib.blake2b(token.encode(), digest_size=32).hexdigest())
+    try:
+        yield
+    finally:
+        _apart.reset(before)
 
 
 def unique_temporary(path: str) -> str:

@@ -9,11 +9,11 @@ from typing import Any
 
 from stateshift import plain
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.entries import MERGE_OPERATOR, ROW_CHECKSUM, delimiter
 from stateshift.engines.spark.evolving import Evolution, evolutions
 from stateshift.engines.spark.joining import Joining, joining_of
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.parts import shards_of
+from stateshift.engines.spark.settings import MERGE_OPERATOR, ROW_CHECKSUM, delimiter
 from stateshift.engines.spark.stores import StoreState, partitions_of, provider_of, stores_of
 from stateshift.engines.spark.wishes import PROVIDER, Wishes, path_after, settings_after
 from stateshift.formats.spark.names import CheckpointPath, classify

@@ -13,6 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from stateshift.formats.spark.offsets import PARTITIONS
+
+# More partitions than any job has: what a damaged number must not make us count to.
+PARTITIONS_MAX = 1_000_000
+
+# So many files that are missing from a chain are named.
+GAPS_MAX = 10
+
 # (path of the zip) -> the paths of the SST files it needs
 Ssts = Callable[[str], tuple[str, ...]]
 
@@ -77,9 +85,17 @@ def chain(store: StoreFiles, version: int, ssts: Ssts, lineage: Lineage, uuid: s
 
 
 def _plain(store: StoreFiles, version: int) -> list[tuple[int, str]]:
-    """From the newest snapshot on; from version 1 where there is none."""
+    """From the newest snapshot on, from version 1 where there is none; after GAPS_MAX that are missing no more of them
+    are named: a version is a number in a file's name, and can be any."""
     base = max((v for v, _ in store.snapshots if v <= version), default=0)
-    return [(v, "") for v in range(max(base, 1), version + 1)]
+    wanted: list[tuple[int, str]] = []
+    gaps = 0
+    for v in range(max(base, 1), version + 1):
+        wanted.append((v, ""))
+        gaps += v != base and (v, "") not in store.changes
+        if gaps == GAPS_MAX:
+            break
+    return wanted
 
 
 def _lineage(store: StoreFiles, version: int, uuid: str, lineage: Lineage) -> list[tuple[int, str]]:
@@ -110,5 +126,12 @@ def expected_shards(settings: Mapping[str, str], found: set[int], single: bool) 
     shard 0 alone, whatever its metadata says."""
     if single:
         return {0}
-    count = settings.get("spark.sql.shuffle.partitions", "")
-    return set(range(int(count))) if count.isdigit() else found
+    count = partitions_of(settings)
+    return found if count is None else set(range(count))
+
+
+def partitions_of(settings: Mapping[str, str]) -> int | None:
+    """The partition count of the offset log's conf; None where there is none that a job can have."""
+    text = settings.get(PARTITIONS, "")
+    count = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    return count if 0 < count <= PARTITIONS_MAX else None

@@ -195,7 +195,7 @@ def _of_merge(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
         yield Finding("refuse", f"no state has columns {', '.join(columns)} that can be added",
                       hint="stateshift inspect --entries shows them")  # fmt: skip
     elif columns:
-        yield Finding("warn", "values of common keys are added, so the merged state is compared with no source")
+        yield Finding("note", "values of common keys are added; the state is compared with the sum of the sources")
 
 
 def _of_conversion(

@@ -13,13 +13,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.entries import (
-    ROW_CHECKSUM,
-    delimiter,
-    without_delete_checksum,
-    without_value_checksums,
-)
 from stateshift.engines.spark.reading import SMALL
+from stateshift.engines.spark.row_checksums import without_delete_checksum, without_value_checksums
+from stateshift.engines.spark.settings import ROW_CHECKSUM, delimiter
 from stateshift.errors import FormatError, PlanError
 from stateshift.formats.spark import commits, rocksdb
 from stateshift.formats.spark.names import CheckpointPath, classify

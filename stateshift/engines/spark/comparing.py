@@ -7,6 +7,9 @@
 
     "stateshift.part": "<JSON>"    only what belongs to a part of a split (see `parts`)
 
+    "stateshift.sums": "<JSON>"    {"sums": as `sums` has them, "places": ["a/", "b/"]}: a shard's files are those of
+                                   several checkpoints at these places, and values of one key are added
+
 The names stand among the settings that a reader of entries is given anyway; Spark has none that begin like them.
 """
 
@@ -14,23 +17,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from stateshift.engines.spark.entries import entries
 from stateshift.engines.spark.evolving import evolver
 from stateshift.engines.spark.layout import FRAME
 from stateshift.engines.spark.parts import belongs
+from stateshift.engines.spark.sums import adders
 from stateshift.survey import ShardFiles
 from stateshift.world import Entry, Read
 
 ROWS, PLAIN_ROWS = "stateshift.rows", "plain"
 PART = "stateshift.part"
 EVOLVE = "stateshift.evolve"
+SUMS = "stateshift.sums"
 
 
 def comparable(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:
     """The entries of one shard, as far as the settings let them be seen."""
-    found = entries(read, shard, settings)
+    found = _summed(read, shard, settings) if SUMS in settings else entries(read, shard, settings)
     if PART in settings:
         kept = belongs(json.loads(settings[PART]), shard.operator, shard.shard)
         found = (entry for entry in found if kept(entry.store, entry.key))
@@ -55,3 +61,28 @@ def _evolved(found: Iterator[Entry], shard: ShardFiles, plain: Mapping[str, Any]
             continue
         key, value = evolvers[entry.store]
         yield entry._replace(key=key(entry.key), value=value(entry.value))
+
+
+def _summed(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:
+    """One shard of several checkpoints, added up: held in memory, one checkpoint after the other. A key that cannot be
+    added comes as often as it is there, so that the comparison fails."""
+    from stateshift.formats.blocks import binary  # the planner, too, imports this module
+
+    asked = json.loads(settings[SUMS])
+    add = adders(shard.operator, asked["sums"])
+    found: dict[tuple[str, bytes], Entry] = {}
+    for place in asked["places"]:
+        own = replace(shard, files=tuple(path for path in shard.files if path.startswith(place)))
+        again: dict[str, list[Entry]] = {}
+        for entry in entries(read, own, settings):
+            if (entry.store, entry.key) not in found:
+                found[entry.store, entry.key] = entry
+            elif entry.store in add:
+                again.setdefault(entry.store, []).append(entry)
+            else:
+                yield entry
+        for store, others in again.items():
+            known = [found[store, entry.key].value for entry in others]
+            sums = add[store](binary(known), binary([entry.value for entry in others])).to_pylist()
+            found |= {(store, e.key): e._replace(value=value) for e, value in zip(others, sums, strict=True)}
+    yield from found.values()

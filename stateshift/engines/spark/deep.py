@@ -14,9 +14,6 @@ batch does not work, `works` tells which earlier ones do.
 
 from __future__ import annotations
 
-import io
-import zipfile
-import zlib
 from collections.abc import Collection, Iterator
 from itertools import groupby, islice
 
@@ -27,6 +24,7 @@ from stateshift.engines.spark.rowcheck import RowCheck
 from stateshift.engines.spark.survey import survey as surveyed
 from stateshift.engines.spark.views import Views, views_of
 from stateshift.errors import FormatError, MissingFile
+from stateshift.formats.spark import rocksdb
 from stateshift.formats.spark.names import classify
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, ShardFiles, Survey
@@ -100,12 +98,9 @@ def _archives(storage: Storage, image: Image) -> Iterator[Finding]:
     for path in image.needed:
         if path.endswith(".zip"):
             try:
-                with zipfile.ZipFile(io.BytesIO(storage.read(path, sidecars.ZIP_MAX))) as archive:
-                    bad = archive.testzip()
-                if bad is not None:
-                    yield Finding("refuse", f"{path} is damaged: {bad} in it does not have its checksum", path=path)
-            except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
-                yield Finding("refuse", f"{path} is damaged: {error}", path=path)
+                rocksdb.check_zip(storage.read(path, sidecars.ZIP_MAX))
+            except FormatError as error:
+                yield _damaged(path, error)
             except MissingFile:
                 continue  # said already
 

@@ -65,7 +65,7 @@ def encoder_of(spec: str) -> Encoder:
         if not 0 <= prefix <= COLUMNS_MAX or any(not 0 <= column <= COLUMNS_MAX for column in columns):
             raise FormatError(f"a key encoder speaks of columns that no key has: {spec[:80]!r}")
         return Encoder(kind, tuple(range(prefix)) if kind == "prefix" else columns)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise FormatError(f"a key encoder is described by {spec[:80]!r}") from error
 
 
@@ -135,18 +135,25 @@ def _range(content: bytes, columns: StructType, encoder: Encoder) -> Row:
 
 
 def _postfix(content: bytes, columns: StructType, encoder: Encoder) -> Row:
-    if len(content) < 8:
-        raise FormatError("a key is too short for its time", None, len(content))
+    _check_time(content, columns)
     row = decode_row(bare(content[:-8]), _some(columns, slice(-1)))
     return (*row, _LONG.unpack(content[-8:])[0] - _SIGN)
 
 
 def _before(content: bytes, columns: StructType, encoder: Encoder) -> Row:
-    if len(content) < 8:
-        raise FormatError("a key is too short for its time", None, len(content))
+    _check_time(content, columns)
     row = decode_row(bare(content[8:]), _some(columns, slice(-1)))
     return (*row, _LONG.unpack(content[:8])[0] - _SIGN)
 
+
+def _check_time(content: bytes, columns: StructType) -> None:
+    if len(content) < 8:
+        raise FormatError("a key is too short for its time", None, len(content))
+    if not columns.types or columns.types[-1] not in _TIMES:
+        raise FormatError("a key is encoded with a time, which its last column is not", None, 0)
+
+
+_TIMES = tuple(map(Atomic, ("long", "timestamp", "timestamp_ntz")))
 
 _DECODERS: Mapping[Kind, Callable[[bytes, StructType, Encoder], Row]] = {
     "plain": _plain, "row": _row, "prefix": _prefix, "range": _range, "postfix": _postfix, "before": _before,

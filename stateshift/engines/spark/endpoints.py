@@ -87,7 +87,7 @@ _REWRITE = 'clear that place and let this run bring the data over ("copy": true)
 
 def _number(path: str) -> int:
     stem = path.rsplit("/", 1)[-1].removesuffix(".compact")
-    return int(stem) if stem.isdecimal() else -1
+    return int(stem) if stem.isascii() and stem.isdecimal() and len(stem) <= 19 else -1
 
 
 def written_by(settings: Mapping[str, str], operator_metadata: bool) -> str | None:
@@ -127,7 +127,7 @@ def _require_log(reading: Reading, index: str, offset: Any, paths: list[str]) ->
     if not isinstance(wanted, int) or wanted < 0:
         return
     names = {path.rsplit("/", 1)[-1] for path in paths}
-    compacted = [int(n[:-8]) for n in names if n.endswith(".compact") and n[:-8].isdigit()]
+    compacted = [number for number in map(_number, names) if f"{number}.compact" in names]
     base = max((c for c in compacted if c <= wanted), default=-1)
     for batch in range(base + 1, wanted + 1):
         if str(batch) not in names and f"{batch}.compact" not in names:

@@ -135,6 +135,8 @@ def _encoded(encoder: Mapping[str, Any], plain: Any, key: StructType, store: str
         return KeyRule("prefix", _columns(plain, 0, leading), leading, framed)
     if form == "range":
         others = [n for n in range(count) if n not in encoder["orderingOrdinals"]]
+        if not others:
+            raise FormatError(f"the keys of {store} are ordered by all of their columns: none is left to place them")
         picked = {**plain, "fields": [plain["fields"][n] for n in others]}
         return KeyRule("range", json.dumps(picked), len(others), framed)
     return KeyRule(form, _columns(plain, 0, count - 1), count - 1, framed)

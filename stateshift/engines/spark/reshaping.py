@@ -21,12 +21,12 @@ from stateshift import plain
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.asked import Asked
 from stateshift.engines.spark.bundles import bundled
-from stateshift.engines.spark.comparing import EVOLVE, PART, PLAIN_ROWS, ROWS
-from stateshift.engines.spark.entries import ROW_CHECKSUM
+from stateshift.engines.spark.comparing import EVOLVE, PART, PLAIN_ROWS, ROWS, SUMS
 from stateshift.engines.spark.keys import key_rule
 from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.log_changes import Change, joined_logs, logs_of, operators_of, paths_of, schemas_of
 from stateshift.engines.spark.pieces import PIECE_BYTES_MAX, Piece, is_rewritten, pieces_of, whole, written
+from stateshift.engines.spark.settings import ROW_CHECKSUM
 from stateshift.engines.spark.sums import cannot_add
 from stateshift.engines.spark.wishes import CODEC, wishes_of
 from stateshift.engines.spark.zip_format import zip_format, zip_format_guessed
@@ -142,6 +142,10 @@ def _plain(piece: Piece) -> dict[str, Any]:
     }
 
 
+def _as_one(sources: tuple[ShardFiles, ...]) -> ShardFiles:
+    return replace(sources[0], files=tuple(path for source in sources for path in source.files))
+
+
 def _evolution(asked: Asked) -> dict[str, Any]:
     """Rows that become others, and where their keys then belong."""
     if not asked.evolved:
@@ -168,13 +172,16 @@ def _sums(asked: Asked) -> dict[str, Any]:
 
 
 def _compares(asked: Asked, pieces: list[Piece], same: list[Piece]) -> Iterator[CompareImages]:
-    if asked.wishes.merge and asked.wishes.merge.get("sum"):
-        return  # what was added is in no source
     settings = asked.reading() | ({ROWS: PLAIN_ROWS} if asked.other_provider else {})
     part = {PART: json.dumps(asked.part, sort_keys=True)} if asked.part else {}
     evolved = {EVOLVE: json.dumps(_evolution(asked)["evolve"], sort_keys=True)} if asked.evolved else {}
-    seen = {**settings, **part, **evolved}
     compared = [*whole(pieces), *(piece for piece in same if piece.sources != piece.targets)]
+    sums: dict[str, str] = {}
+    if asked.joining and (asked.wishes.merge or {}).get("sum"):
+        # What was added is in no source alone.
+        sums = {SUMS: json.dumps({"sums": _sums(asked), "places": list(asked.joining.places)}, sort_keys=True)}
+        compared = [replace(piece, sources=(_as_one(piece.sources),)) for piece in compared]
+    seen = {**settings, **part, **evolved, **sums}
     for number, bundle in enumerate(bundled(compared)):
         yield CompareImages(
             f"compare/state-{asked.number}-{number}", layout.ENGINE, asked.above, asked.target,

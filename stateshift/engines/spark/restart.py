@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.chains import StoreFiles, chain, expected_shards
+from stateshift.engines.spark.chains import StoreFiles, chain, expected_shards, partitions_of
 from stateshift.engines.spark.endpoints import Endpoints, endpoints_of, written_by
 from stateshift.engines.spark.reading import Reading
 from stateshift.engines.spark.schemas import schemas_of
@@ -29,6 +29,9 @@ from stateshift.survey import EmbeddedPath, FileInfo, Image, Operator, ShardFile
 
 # Operator -> shard -> the uuid of each store's file, in the order of the operator's stores.
 Uuids = Mapping[str, tuple[tuple[str, ...], ...]]
+
+# So many shards that are missing from an operator are told one by one.
+MISSING_MAX = 20
 
 PROVIDERS = {
     "HDFSBackedStateStoreProvider": "hdfs-backed",
@@ -201,6 +204,10 @@ def _offsets(
         reading.warn(f"{place} holds no state, though its query has a watermark: it needs none, or all is missing")
     if entry is None:
         return {}, ()
+    told = entry.conf.get(offset_format.PARTITIONS)
+    if told is not None and partitions_of(entry.conf) is None:
+        path = layout.offset_path(epoch)
+        reading.refuse(f"{reading.path(path)} says that there are {told[:40]!r} partitions, which no job has", path)
     return dict(entry.conf), entry.offsets
 
 
@@ -241,7 +248,12 @@ def _operators(reading: Reading, found: Found, settings: Mapping[str, str]) -> t
 
 
 def _number(text: str) -> tuple[int, str]:
-    return (int(text), "") if text.isdigit() else (1 << 30, text)
+    return (int(text), "") if _is_number(text) else (1 << 30, text)
+
+
+def _is_number(text: str) -> bool:
+    """Whether a name is one: other digits than these, and more of them, `int` may not take."""
+    return text.isascii() and text.isdigit() and len(text) <= 19
 
 
 def _title(reading: Reading, found: Found, operator: str) -> str | None:
@@ -256,7 +268,7 @@ def _title(reading: Reading, found: Found, operator: str) -> str | None:
 def _newest_metadata(found: Found, operator: str, epoch: int | None) -> str | None:
     """`_metadata/v2/<batch>` of the newest batch up to `epoch`, else `_metadata/metadata`."""
     files = found.operator_files.get(operator, [])
-    versions = [path for path in files if "/_metadata/v2/" in path and path.rsplit("/", 1)[-1].isdigit()]
+    versions = [path for path in files if "/_metadata/v2/" in path and _is_number(path.rsplit("/", 1)[-1])]
     fitting = [path for path in versions if epoch is None or int(path.rsplit("/", 1)[-1]) <= epoch]
     if fitting:
         return max(fitting, key=lambda path: int(path.rsplit("/", 1)[-1]))
@@ -290,13 +302,12 @@ def _shards(
     shards = []
     for operator in operators:
         names = [store.name for store in operator.stores]
+        missing: list[str] = []
         for shard in range(operator.shards):
             for number, name in enumerate(names):
                 store = found.stores.get((operator.id, shard, name))
                 if store is None:
-                    folder = _folder(operator.id, shard, name)
-                    place = reading.path(folder)
-                    reading.refuse(f"{place} is missing: the operator has {operator.shards} shards", folder)
+                    missing.append(_folder(operator.id, shard, name))
                     continue
                 uuid = _uuid(unique, operator.id, shard, number) if store.uses_uuids else ""
                 files = chain(store, epoch + 1, lambda p: _ssts(reading, p), lambda p: _lineage(reading, p), uuid)
@@ -304,7 +315,17 @@ def _shards(
                     place = reading.path(path)
                     reading.refuse(f"{place} is missing: epoch {epoch} cannot be restored without it", path)
                 shards.append(ShardFiles(operator.id, name, shard, tuple(reading.path(p) for p in files.files)))
+        _refuse_missing(reading, operator, missing)
     return tuple(shards)
+
+
+def _refuse_missing(reading: Reading, operator: Operator, folders: list[str]) -> None:
+    """Shards without any file: the first few by name, for there may be as many as somebody wrote into a log."""
+    for folder in folders[:MISSING_MAX]:
+        reading.refuse(f"{reading.path(folder)} is missing: the operator has {operator.shards} shards", folder)
+    if len(folders) > MISSING_MAX:
+        more, folder = len(folders) - MISSING_MAX, f"state/{operator.id}"
+        reading.refuse(f"{more} more shards are missing from {reading.path(folder)}, of {operator.shards}", folder)
 
 
 def _uuid(unique: Uuids, operator: str, shard: int, store: int) -> str:
@@ -395,7 +416,7 @@ def _operator_files(found: Found, epoch: int) -> list[str]:
         for path in files:
             head = path.rsplit("/", 1)[-1].split("_")[0]
             versioned = "/_metadata/v2/" in path or "/_stateSchema/" in path
-            if not versioned or not head.isdigit() or int(head) <= epoch:
+            if not versioned or not _is_number(head) or int(head) <= epoch:
                 kept.append(path)
     return kept
 

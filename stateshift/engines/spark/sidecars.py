@@ -105,7 +105,7 @@ def _differs(storage: Storage, path: str, wanted: crc.HadoopChecksums) -> int | 
     """The offset of the first chunk that does not have its checksum; None where all do."""
     position = number = 0
     for chunk in _chunked(storage.chunks(path), wanted.bytes_per_chunk):
-        if number >= len(wanted.values) or crc.crc32c(chunk) != wanted.values[number]:
+        if number >= len(wanted.values) or crc.crc32(chunk) != wanted.values[number]:
             return position
         position, number = position + len(chunk), number + 1
     return None if number == len(wanted.values) else position

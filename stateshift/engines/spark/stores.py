@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stateshift.engines.spark import chains
 from stateshift.engines.spark.keys import KeyRule, key_rule
-from stateshift.engines.spark.wishes import PARTITIONS
 from stateshift.errors import FormatError
 from stateshift.survey import Image, ShardFiles
 
@@ -48,8 +48,7 @@ def stores_of(image: Image, framed: bool) -> tuple[StoreState, ...]:
 
 
 def partitions_of(image: Image) -> int | None:
-    count = image.settings.get(PARTITIONS[0], "")
-    return int(count) if count.isdigit() and int(count) else None
+    return chains.partitions_of(image.settings)
 
 
 def provider_of(image: Image) -> str | None:

@@ -1,25 +1,23 @@
 """Many rows decoded at once: UnsafeRows of one schema as an Arrow array, column by column instead of row by row.
 
-    rows, one behind the other, are one array of words: all of them, and all structs inside, begin at multiples of 8
-    a fixed column is one gather of words; a string is a gather of words, then one of bytes
+    rows are one content of words: all of them, and all structs inside, begin at multiples of 8
+    a fixed column is one gather of words; a string is a gather of words, then a copy of its bytes by Arrow
 
-Lists, maps, calendar intervals, variants and long decimals are left to `unsafe_row`, as is everything odd: where a row
-does not keep to its bounds, `structs` gives None, and decoding it alone says what is wrong. So this has no opinions of
-its own; that both ways agree is tested on every golden checkpoint.
-
-Why: of an export to Parquet, decoding row by row took two thirds of the time, and Arrow's conversion of the tuples most
-of the rest (65,536 rows of five columns; cProfile).
+Lists, maps, calendar intervals and variants are left to `unsafe_row`, as is everything odd: where a row does not keep
+to its bounds, `structs` gives None, and decoding it alone says what is wrong. So this has no opinions of its own; that
+both ways agree is tested on every golden checkpoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from stateshift.engines.spark.columns import arrow_type
+from stateshift.formats.blocks import Binary, Flags, Ints, cut
+from stateshift.formats.spans import Content, spans
 from stateshift.formats.spark.types import Atomic, DataType, DecimalType, StructType
 
 _FIXED = {
@@ -28,44 +26,42 @@ _FIXED = {
 }  # fmt: skip
 _LOW = np.uint64(0xFFFFFFFF)
 
-Ints = Any  # a numpy array of int64
-Flags = Any  # a numpy array of bool
-
 
 def fits(kind: DataType) -> bool:
     """Whether all of a type can be decoded this way."""
     match kind:
         case Atomic(name):
             return name in _FIXED or name in ("string", "binary", "void")
-        case DecimalType(precision, _):
-            return precision <= 18
+        case DecimalType():
+            return True
         case StructType(_, types):
             return all(map(fits, types))
     return False
 
 
-def structs(rows: Sequence[bytes], kind: StructType) -> pa.Array | None:
-    """The rows as one struct array; None where one of them is not as it should be."""
-    sizes = np.fromiter(map(len, rows), np.int64, len(rows))
-    if not len(rows) or (sizes % 8).any():
+def structs(rows: Binary, kind: StructType) -> pa.Array | None:
+    """The rows as one struct array; None where one of them is not as it should be, or there is nothing to decode."""
+    found = spans(rows)
+    if not len(rows) or rows.null_count or not kind.types or (found.sizes % 8).any():
         return None
-    starts = np.cumsum(sizes) - sizes
-    here = np.ones(len(rows), bool)
-    found = _Buffer(b"".join(rows)).struct(starts, starts + sizes, here, kind)
-    if found is not None:
+    if (found.starts % 8).any():  # rows that lie among other things
+        found = spans(cut(found.content, found.starts, found.ends))
+    made = _Buffer(found.content).struct(found.starts, found.ends, np.ones(len(rows), bool), kind)
+    if made is not None:
         try:
-            found.validate(full=True)
+            made.validate(full=True)
         except pa.ArrowInvalid:  # a string that is not UTF-8
             return None
-    return found
+    return made
 
 
 class _Buffer:
-    """Rows laid end to end. A null value's place is nowhere: what is gathered for it is any word, and never shown."""
+    """Rows in one content, each at a multiple of 8. A null value's place is nowhere: what is gathered for it is any
+    word, and never shown."""
 
-    def __init__(self, content: bytes) -> None:
-        self._bytes = np.frombuffer(content or bytes(8), np.uint8)
-        self._words = np.frombuffer(content or bytes(8), "<u8")
+    def __init__(self, content: Content) -> None:
+        self._bytes = content if len(content) >= 8 else np.zeros(8, np.uint8)
+        self._words = self._bytes[: len(self._bytes) // 8 * 8].view("<u8")
 
     def struct(self, starts: Ints, ends: Ints, here: Flags, kind: StructType) -> pa.Array | None:
         """Structs from `starts` to `ends`, those of them that are `here`."""
@@ -102,7 +98,7 @@ class _Buffer:
                 return pa.nulls(len(slots))
             case Atomic(name) if name in _FIXED:
                 return _fixed(slots, valid, _FIXED[name], wanted)
-            case DecimalType():
+            case DecimalType(precision, _) if precision <= 18:
                 return _decimals(slots, valid, wanted)
         size = np.where(valid, slots & _LOW, 0).astype(np.int64)
         begin = starts + np.where(valid, slots >> np.uint64(32), 0).astype(np.int64)
@@ -111,18 +107,29 @@ class _Buffer:
             return None
         if isinstance(kind, StructType):
             return self.struct(begin, begin + size, valid, kind)
+        if isinstance(kind, DecimalType):
+            return None if (size > 16).any() else self._long_decimals(begin + size, size, valid, wanted)
         return self._texts(begin, size, valid, wanted)
 
     def _texts(self, begin: Ints, size: Ints, valid: Flags, wanted: pa.DataType) -> pa.Array | None:
-        offsets = np.zeros(len(size) + 1, np.int64)
-        np.cumsum(size, out=offsets[1:])
-        total = int(offsets[-1])
-        if total >= 1 << 31:
+        if int(size.sum()) >= 1 << 31:
             return None
-        places = np.repeat(begin - offsets[:-1], size) + np.arange(total)
-        data = pa.py_buffer(self._bytes[places].tobytes())
-        parts = [_bitmap(valid), pa.py_buffer(offsets.astype("<i4").tobytes()), data]
-        return pa.Array.from_buffers(wanted, len(size), parts)
+        begin = np.where(valid, begin, 0)
+        found = cut(self._bytes, begin, begin + size, None if valid.all() else ~valid)
+        try:
+            return found.cast(wanted)
+        except pa.ArrowInvalid:  # not UTF-8
+            return None
+
+    def _long_decimals(self, end: Ints, size: Ints, valid: Flags, wanted: pa.DataType) -> pa.Array:
+        """Two's complement, big-endian, of at most 16 bytes; as Arrow has it, little-endian and of 16."""
+        back = np.arange(1, 17)
+        inside = back <= size[:, None]
+        digits = self._bytes[np.where(inside & valid[:, None], end[:, None] - back, 0)]
+        first = self._bytes[np.where(size > 0, end - size, 0)]
+        sign = np.where((size > 0) & (first > 127), 255, 0).astype(np.uint8)
+        wide = np.where(inside, digits, sign[:, None])
+        return pa.Array.from_buffers(wanted, len(size), [_bitmap(valid), pa.py_buffer(wide.tobytes())])
 
 
 def _fixed(slots: Any, valid: Flags, code: str, wanted: pa.DataType) -> pa.Array:

@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from stateshift.engines.spark.encoders import PLAIN, Encoder, Row, bare, decode_key, decode_list, encoder_of
-from stateshift.engines.spark.entries import delimiter
 from stateshift.engines.spark.reading import SMALL
 from stateshift.engines.spark.rows import named
+from stateshift.engines.spark.settings import delimiter
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import operator_metadata
 from stateshift.formats.spark.names import CheckpointPath, classify

@@ -1,17 +1,18 @@
 """The two kinds of checksum files beside others.
 
-    .<name>.crc   Hadoop's: "crc\\0" | i32BE bytes per chunk (512) | u32BE CRC32C per chunk
+    .<name>.crc   Hadoop's: "crc\\0" | i32BE bytes per chunk (512) | u32BE CRC32 per chunk: zlib's, not CRC32C
     <name>.crc    Spark's (4.1+): {"algorithm":"CRC32C","value":<i32>,"mainFileSize":<long>,"timestampMs":...,
                   "creator":{...}}, of the whole file as it is stored
 
-Source: Hadoop, ChecksumFileSystem (only local disks have them; CRC32 where `crc\\0` was written by old versions is
-not told apart, Hadoop's local file system writes CRC32C since 2.x); Spark, ChecksumCheckpointFileManager.
-A stale one makes an intact file unreadable: neither is ever copied beside changed bytes.
+Source: Hadoop, ChecksumFileSystem and ChecksumFs (only local disks have them; both sum with DataChecksum.Type.CRC32,
+seen in files of Spark 4.3); Spark, ChecksumCheckpointFileManager. A stale one makes an intact file unreadable: neither
+is ever copied beside changed bytes.
 """
 
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -26,7 +27,7 @@ _HADOOP, _SPARK = "a Hadoop checksum file", "a Spark checksum file"
 
 @dataclass(frozen=True, slots=True)
 class HadoopChecksums:
-    """One CRC32C per chunk of the file."""
+    """One CRC32 per chunk of the file."""
 
     bytes_per_chunk: int
     values: tuple[int, ...]
@@ -39,6 +40,11 @@ class SparkChecksum:
     value: int
     size: int
     text: str
+
+
+def crc32(data: bytes) -> int:
+    """Hadoop's checksum of a chunk."""
+    return zlib.crc32(data)
 
 
 def crc32c(data: bytes, value: int = 0) -> int:
@@ -71,7 +77,7 @@ def encode_hadoop_crc(checksums: HadoopChecksums) -> bytes:
 def hadoop_checksums(content: bytes, bytes_per_chunk: int = 512) -> HadoopChecksums:
     """What the sidecar of a file with this content says."""
     starts = range(0, len(content), bytes_per_chunk)
-    return HadoopChecksums(bytes_per_chunk, tuple(crc32c(content[start : start + bytes_per_chunk]) for start in starts))
+    return HadoopChecksums(bytes_per_chunk, tuple(crc32(content[start : start + bytes_per_chunk]) for start in starts))
 
 
 def decode_spark_crc(content: bytes) -> SparkChecksum:

@@ -19,7 +19,8 @@ import io
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -33,6 +34,10 @@ FIRST_TABLE = 2  # of a database that we make: the number before it is its MANIF
 METADATA = "metadata"
 MEMBERS_MAX = 10_000
 MEMBER_BYTES_MAX = 64 * 1024 * 1024
+
+# How often its own size a member may hold: metadata lists names with random parts, which hardly compress; deflate
+# itself reaches 1,032.
+METADATA_RATIO_MAX, DEFLATE_RATIO_MAX = 200, 1032
 
 _LOG_BLOCK = 32_768
 _BATCH = struct.Struct("<IHBQI")
@@ -65,13 +70,30 @@ class RocksDBSnapshot:
 
 def decode_zip(content: bytes) -> RocksDBSnapshot:
     """What the zip's metadata says; everything else in it is RocksDB's own."""
+    with _opened(content) as archive:
+        return decode_snapshot_metadata(_metadata(archive))
+
+
+def check_zip(content: bytes) -> None:
+    """Read every member to its end: RocksDB is handed all of them."""
+    with _opened(content) as archive:
+        bad = archive.testzip()
+        if bad is not None:
+            start = archive.getinfo(bad).header_offset
+            raise FormatError(f"{_WHAT} is damaged: {bad!r} in it does not have its checksum", None, start)
+
+
+@contextmanager
+def _opened(content: bytes) -> Iterator[zipfile.ZipFile]:
+    """The zip, its members checked; whatever Python's reader says of damaged ones in our words."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            _check_room(archive, len(content))
             _check_members(archive)
-            return decode_snapshot_metadata(_member(archive, METADATA))
+            yield archive
     except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, ValueError, RuntimeError) as error:
         raise FormatError(f"{_WHAT} is no readable zip: {error}", None, len(content)) from error
-    except (OSError, IndexError, OverflowError) as error:
+    except (OSError, IndexError, OverflowError, struct.error) as error:
         raise FormatError(f"{_WHAT} is a damaged zip: {error}", None, len(content)) from error
 
 
@@ -120,24 +142,33 @@ def _text(snapshot: RocksDBSnapshot) -> str:
     return encode_object(plain)
 
 
-def _check_members(archive: zipfile.ZipFile) -> None:
+def _check_room(archive: zipfile.ZipFile, size: int) -> None:
+    """Members that lie over each other, or claim what deflate cannot hold, are a bomb: small, and no end to it."""
     members = archive.infolist()
     if len(members) > MEMBERS_MAX:
         raise FormatError(f"{_WHAT} holds {len(members)} files", None, 0)
+    if sum(member.compress_size for member in members) > size:
+        raise FormatError(f"{_WHAT} holds files that lie over each other", None, 0)
     for member in members:
+        if member.file_size > DEFLATE_RATIO_MAX * member.compress_size + 64:
+            claim = f"{member.filename!r} of {member.file_size} bytes in {member.compress_size}"
+            raise FormatError(f"{_WHAT} holds a file that cannot be: {claim}", None, member.header_offset)
+
+
+def _check_members(archive: zipfile.ZipFile) -> None:
+    for member in archive.infolist():
         name = member.filename
         if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name:
             raise FormatError(f"{_WHAT} holds a file with a name that climbs out: {name!r}", None, member.header_offset)
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise FormatError(f"{_WHAT} holds a file compressed as Java never does", None, member.header_offset)
-        if name.endswith(".log") and not _is_without_writes(_content(archive, member)):
+        # What goes beyond the first block of a log we have no file of.
+        if name.endswith(".log") and (member.file_size > _LOG_BLOCK or not _is_without_writes(archive.read(member))):
             raise FormatError(f"{_WHAT} holds a write-ahead log with writes in it", None, member.header_offset)
 
 
 def _is_without_writes(log: bytes) -> bool:
     """Whether a write-ahead log holds nothing but batches of no writes."""
-    if len(log) > _LOG_BLOCK:  # what goes beyond the first block we have no file of
-        return False
     for start in range(0, len(log), _BATCH.size):
         if start + _BATCH.size > len(log):
             return False
@@ -148,19 +179,15 @@ def _is_without_writes(log: bytes) -> bool:
     return True
 
 
-def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    found = next((member for member in archive.infolist() if member.filename == name), None)
-    if found is None:
-        raise FormatError(f"{_WHAT} holds no {name}", None, 0)
-    return _content(archive, found)
-
-
-def _content(archive: zipfile.ZipFile, found: zipfile.ZipInfo) -> bytes:
-    with archive.open(found) as file:
-        content = file.read(MEMBER_BYTES_MAX + 1)
-    if len(content) > MEMBER_BYTES_MAX:
-        raise FormatError(f"{_WHAT} has a {found.filename} of more than 64 MiB", None, found.header_offset)
-    return content
+def _metadata(archive: zipfile.ZipFile) -> bytes:
+    found = [member for member in archive.infolist() if member.filename == METADATA]
+    if len(found) != 1:
+        raise FormatError(f"{_WHAT} holds {'more than one' if found else 'no'} {METADATA}", None, 0)
+    size, room = found[0].file_size, METADATA_RATIO_MAX * found[0].compress_size + 4096
+    if size > min(MEMBER_BYTES_MAX, room):
+        fact = f"{_WHAT} has metadata of {size} bytes, which Spark's never are"
+        raise FormatError(fact, None, found[0].header_offset)
+    return archive.read(found[0])
 
 
 def _tables(plain: dict[str, Any], start: int) -> tuple[Table, ...]:

@@ -149,7 +149,9 @@ def _add(columns: list[_Column], name: str, one: dict[str, Any], names: list[str
     if after is not None and after not in places:
         return
     del left["add"][name]
-    field = {"name": name, "type": wanted, "nullable": value is None, "metadata": {}}
+    # Nullable whatever the query says: Spark takes a stored column that may be null for one that may not, and refuses
+    # the other way round (StateSchemaCompatibilityChecker, equalsIgnoreNameAndCompatibleNullability).
+    field = {"name": name, "type": wanted, "nullable": True, "metadata": {}}
     slot = encode_value(value, kind)
     column = _Column(field, name, lambda row, nulls: slot)
     columns.insert(len(columns) if after is None else places.index(after), column)

@@ -33,6 +33,11 @@ DELETES = (0, 7)
 
 _MAGIC = 0x88E241B785F4CFF7
 _FOOTER, _TRAILER = 53, 5
+# How often its stored size a block may hold: lz4 has one byte for 255, zstd three for 128 KiB, of which RocksDB's
+# blocks of some KiB never come near.
+# How often its size the keys of a block may come to: of 16 entries only the first has its key whole.
+_SHARING_MAX = 16
+_EXPANSION_MAX = {4: 255, 5: 255, 7: 4096}
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 _WHAT = "an SST"
@@ -61,15 +66,24 @@ class DataBlock(NamedTuple):
 
 def decode_sst(content: bytes) -> Iterator[TableEntry]:
     """The table's entries in their order: keys ascending, of one key the newest first."""
+    last = TableEntry(b"", 1 << 56, PUT, b"")
     for block in data_blocks(content):
-        yield from entries_of(block)
+        for entry in entries_of(block):
+            if entry.key < last.key or (entry.key == last.key and entry.sequence >= last.sequence):
+                raise FormatError(f"{_WHAT} holds entries that are not in their order", None, block.offset)
+            last = entry
+            yield entry
 
 
 def data_blocks(content: bytes) -> Iterator[DataBlock]:
     """The table's blocks of entries, each checked as it comes."""
     check, metaindex, index = _decode_footer(content)
     delta = _check_properties(content, metaindex, check)
+    end = 0
     for handle in _index(_block(content, index, check), index, delta):
+        if handle.offset < end:  # or a small index could name one block over and over
+            raise FormatError(f"{_WHAT} has blocks that are not behind each other", None, handle.offset)
+        end = handle.offset + handle.size + _TRAILER
         yield DataBlock(_block(content, handle, check), handle.offset)
 
 
@@ -150,11 +164,12 @@ def _decompressed(data: bytes, kind: int, offset: int) -> bytes:
     if kind not in (4, 5, 7):
         raise FormatError(f"{_WHAT} has a block of unknown compression {kind}", None, offset)
     raw, position = _varint(data, 0, len(data))
-    if raw > (1 << 30) or (kind != 7 and raw > 255 * len(data) + 64):
+    if raw > min(1 << 30, _EXPANSION_MAX[kind] * len(data) + 64):
         raise FormatError(f"{_WHAT}: a block of {len(data)} bytes claims to hold {raw}", None, offset)
     try:
         if kind == 7:
-            out = bytes(cramjam.zstd.decompress(data[position:]))
+            room = bytearray(raw)  # no more than was claimed: a frame may expand without end
+            out = bytes(room[: cramjam.zstd.decompress_into(data[position:], room)])
         else:
             out = bytes(cramjam.lz4.decompress_block(data[position:], output_len=raw)) if raw else b""
     except (cramjam.DecompressionError, OSError) as error:
@@ -168,12 +183,14 @@ def _entries(block: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
     """Keys and values of a data, properties or metaindex block."""
     end = _end_of_entries(block, offset)
     position, key = 0, b""
+    room = _SHARING_MAX * len(block)
     while position < end:
         shared, position = _varint(block, position, end)
         unshared, position = _varint(block, position, end)
         size, position = _varint(block, position, end)
         middle = position + unshared
-        if shared > len(key) or middle + size > end:
+        room -= shared
+        if shared > len(key) or middle + size > end or room < 0:
             raise FormatError(f"{_WHAT}: an entry is larger than its block", None, offset)
         key = key[:shared] + block[position:middle]
         position = middle + size

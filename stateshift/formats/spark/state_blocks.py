@@ -169,7 +169,7 @@ class _Chain:
         ends, right = self._next(places[likely])
         again = np.where(right, ends, 0)
         likely = likely[right & ((again > len(self.content) - window) | self._like(sample, again))]
-        lanes, first = np.unique(likely // window, return_index=True)
+        _, first = np.unique(likely // window, return_index=True)
         return np.concatenate(([position], places[likely[first]]))
 
     def _like(self, sample: Ints, places: Ints) -> Flags:
@@ -223,7 +223,8 @@ class _Chain:
 
     def _joined(self, begins: Ints, stops: Ints) -> tuple[Flags, list[int], int]:
         """Which stretches count, the records between them, and where the last of all ends."""
-        good, more = np.zeros(len(begins), bool), []
+        good = np.zeros(len(begins), bool)
+        more: list[int] = []
         position = int(begins[0])
         for lane, (begin, stop) in enumerate(zip(begins.tolist(), stops.tolist(), strict=True)):
             while position < begin:

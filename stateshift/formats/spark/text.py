@@ -9,10 +9,14 @@ carries the offset of the byte that is wrong.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from stateshift.errors import FormatError, UnknownVersion
+
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
+_LONG = 1 << 63
 
 
 def decode_text(content: bytes, what: str, offset: int = 0) -> str:
@@ -26,7 +30,7 @@ def decode_text(content: bytes, what: str, offset: int = 0) -> str:
 def decode_version(line: bytes, known: Iterable[int], what: str) -> int:
     """`v1` -> 1. A version that is not among the `known` is refused by name."""
     number = line[1:]
-    if line[:1] != b"v" or not number.isdigit() or len(number) > 9:
+    if line[:1] != b"v" or not number.isdigit() or len(number) > 9 or number[:1] == b"0":
         raise FormatError(f"{what} does not begin with a version line", None, 0)
     version = int(number)
     if version not in known:
@@ -54,17 +58,19 @@ def decode_object(text: str, what: str, offset: int = 0) -> dict[str, Any]:
 
 
 def encode_object(plain: dict[str, Any]) -> str:
-    """As Spark (json4s, Jackson) writes it: no blanks, nothing escaped that need not be."""
-    return json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
+    """As Spark (json4s, Jackson) writes it: no blanks, nothing escaped that need not be. Half a surrogate pair, which a
+    text can hold only as an escape, stays one."""
+    text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
+    return _HALF_PAIR.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def number_of(plain: dict[str, Any], key: str, what: str, offset: int, default: int = 0) -> int:
-    """An integer field; `default` where it is missing or null."""
+    """An integer field, a long in Spark; `default` where it is missing or null."""
     value = plain.get(key)
     if value is None:
         return default
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise FormatError(f"{what}: {key!r} is not a whole number", None, offset)
+    if not isinstance(value, int) or isinstance(value, bool) or not -_LONG <= value < _LONG:
+        raise FormatError(f"{what}: {key!r} is not a whole number of 64 bits", None, offset)
     return value
 
 

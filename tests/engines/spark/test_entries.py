@@ -2,7 +2,8 @@
 
 import pytest
 
-from stateshift.engines.spark.entries import MERGE_OPERATOR, ROW_CHECKSUM, entries
+from stateshift.engines.spark.entries import entries
+from stateshift.engines.spark.settings import MERGE_OPERATOR, ROW_CHECKSUM
 from stateshift.errors import FormatError
 from stateshift.formats.spark.crc import crc32c
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, encode_zip

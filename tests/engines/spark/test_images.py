@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from stateshift import look
-from stateshift.engines.spark.entries import ROW_CHECKSUM, entries
+from stateshift.engines.spark.entries import entries
+from stateshift.engines.spark.settings import ROW_CHECKSUM
 from stateshift.engines.spark.survey import survey
 from stateshift.engines.spark.views import views_of
 from stateshift.formats.spark.placement import partition_of

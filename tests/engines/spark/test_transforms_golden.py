@@ -3,7 +3,10 @@ are where placement puts them. That a real Spark goes on from the results is sho
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 
 from stateshift import look
 from stateshift.engines.spark import survey
-from stateshift.engines.spark.comparing import comparable
+from stateshift.engines.spark.comparing import SUMS, comparable
 from stateshift.engines.spark.keys import key_column, key_hash
 from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.stores import stores_of
@@ -22,7 +25,9 @@ from stateshift.formats.spark.operator_metadata import decode_operator_metadata
 from stateshift.formats.spark.types import decode_struct
 from stateshift.formats.spark.unsafe_row import decode_row
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Image
+from stateshift.step import CompareImages
+from stateshift.survey import Image, ShardFiles
+from stateshift.world import Entry
 from tests.formats.golden import CASES, IDS
 from tests.support.checkpoints import put
 from tests.support.ground import TARGET, Ground, spec_of
@@ -322,6 +327,28 @@ def test_values_of_common_keys_are_added_where_the_spec_names_their_columns(tmp_
         one, both = decode_row(before[place], value), decode_row(after[place], value)
         for name, single, double in zip(value.names, one, both, strict=True):
             assert double == (single if name not in columns or single is None else 2 * single)
+
+
+@pytest.mark.parametrize("name", ["window-hdfs", "window-rocksdb-changelog"])
+def test_what_was_added_is_held_against_the_sum_of_the_sources(tmp_path: Path, name: str) -> None:
+    ground = Ground(tmp_path)
+    location = source_of(ground, next(case for case in STATEFUL if case.name == name))
+    ground.apply(spec_of(location, f"{TARGET}-0", mode="fork", waive=["paths-stay"]), "fork")
+    merge = [{"kind": "merge", "locations": [f"{TARGET}-0"], "sum": ["count", "sum"]}]
+    proposed = ground.propose(spec_of(location, transform=merge, waive=["paths-stay"]))
+    ground.apply(proposed, "merge")
+    (step,) = [step for step in proposed.plans[-1] if isinstance(step, CompareImages) and step.source_shards]
+
+    def folded(place: str, shards: tuple[ShardFiles, ...], settings: Mapping[str, str]) -> Counter[Entry]:
+        storage = ground.open(place)
+        return Counter(entry for shard in shards for entry in comparable(storage.chunks, shard, settings))
+
+    sums = folded(step.source, step.source_shards, step.settings)
+    assert sums == folded(step.target, step.target_shards or (), step.target_settings or {})
+    assert set(sums.values()) == {1}
+    place = json.loads(step.settings[SUMS])["places"][0]
+    one = tuple(replace(s, files=tuple(p for p in s.files if p.startswith(place))) for s in step.source_shards)
+    assert not folded(step.source, one, step.settings) & sums, "one source alone is not their sum"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from stateshift.engines.spark.survey import survey
 from stateshift.engines.spark.vectors import fits, structs
 from stateshift.engines.spark.views import views_of
 from stateshift.errors import FormatError
+from stateshift.formats.blocks import binary
 from stateshift.formats.spark.types import ArrayType, Atomic, DecimalType, MapType, StructType
 from stateshift.formats.spark.unsafe_row import decode_row
 from tests.look.golden_images import HERE, STATEFUL, on_a_disk
@@ -51,7 +52,7 @@ def test_golden_rows_decode_to_the_same_arrays_either_way(case):
     for rows, kind in rows_of(case):
         kept = [at for at, one in enumerate(kind.types) if fits(one)]
         if len(kept) == len(kind.types) and kept:
-            together = structs(rows, kind)
+            together = structs(binary(rows), kind)
             assert together is not None
             assert together.equals(array([decode_row(one, kind) for one in rows], arrow_type(kind)))
 
@@ -64,7 +65,7 @@ def test_every_column_of_the_types_that_fit_is_the_same_with_nulls_and_nested():
     whole = struct.pack("<QqIIqq", 8, 1, len(nested), 40, -1234, 0) + nested
     half = struct.pack("<QqIIqq", 9, 0, len(null), 40, 5, 0) + null
     empty = struct.pack("<Qqqqq", 15, 0, 0, 0, 0)
-    found = structs([whole, half, empty], kind)
+    found = structs(binary([whole, half, empty]), kind)
     assert found is not None and found.to_pylist() == [
         {"b": True, "inner": {"x": 7, "y": "abc"}, "d": pa.scalar(-1234).cast(pa.decimal128(38, 2)).as_py() / 100,
          "v": None},
@@ -79,12 +80,12 @@ def test_every_column_of_the_types_that_fit_is_the_same_with_nulls_and_nested():
     [row(1, b"abc", size=99), row(1, b"abc", offset=1 << 31), row(1, b"\xff\xfe"), row(1, b"abc")[:20], b"", b"x" * 9],
 )
 def test_what_is_odd_is_left_to_the_decoder_that_says_why(bad):
-    assert structs([row(1, b"abc"), bad], ROW) is None
-    assert structs([row(1, b"abc"), row(2, b"")], ROW).to_pylist() == [{"n": 1, "s": "abc"}, {"n": 2, "s": ""}]
+    assert structs(binary([row(1, b"abc"), bad]), ROW) is None
+    assert structs(binary([row(1, b"abc"), row(2, b"")]), ROW).to_pylist() == [{"n": 1, "s": "abc"}, {"n": 2, "s": ""}]
 
 
 def test_types_that_need_a_loop_do_not_fit():
-    for kind in (ArrayType(Atomic("long")), MapType(Atomic("long"), Atomic("long")), DecimalType(20, 2)):
+    for kind in (ArrayType(Atomic("long")), MapType(Atomic("long"), Atomic("long")), Atomic("variant")):
         assert not fits(kind) and not fits(StructType(("a",), (kind,)))
     assert fits(ROW)
 
@@ -102,10 +103,24 @@ def test_whatever_bits_are_flipped_both_decoders_say_the_same(flips, other_first
     for place, bit in flips:
         flipped[place] ^= 1 << bit
     rows = [SOUND, bytes(flipped)] if other_first else [bytes(flipped), SOUND]
-    together = structs(rows, MIXED)
+    together = structs(binary(rows), MIXED)
     try:
         alone = array([decode_row(one, MIXED) for one in rows], arrow_type(MIXED))
     except FormatError:
         assert together is None
         return
     assert together is None or together.equals(alone)
+
+
+LONG = StructType(("d",), (DecimalType(38, 3),))
+
+
+@given(st.lists(st.none() | st.integers(-(10**38) + 1, 10**38 - 1), min_size=1))
+def test_long_decimals_are_widened_with_their_sign(numbers):
+    rows = []
+    for number in numbers:
+        size = (abs(number or 0)).bit_length() // 8 + 1
+        digits = b"" if number is None else number.to_bytes(size, "big", signed=True)
+        rows.append(struct.pack("<QII", number is None, len(digits), 16) + digits.ljust(16, b"\0"))
+    expected = array([decode_row(one, LONG) for one in rows], arrow_type(LONG))
+    assert structs(binary(rows), LONG).equals(expected)

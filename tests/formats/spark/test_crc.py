@@ -22,6 +22,11 @@ def test_crc32c_is_castagnolis():
     assert crc32c(b"6789", crc32c(b"12345")) == 0xE3069283
 
 
+def test_hadoops_checksums_are_those_that_a_real_spark_left_beside_its_files():
+    metadata = b'{"id":"0113b5c5-da72-48e8-ac1c-746429ec3c57"}'  # both files as Spark 4.3.0 wrote them
+    assert encode_hadoop_crc(hadoop_checksums(metadata)) == bytes.fromhex("63726300000002004a57b877")
+
+
 @given(st.binary(max_size=1100))
 def test_hadoops_checksums_come_back(content):
     checksums = hadoop_checksums(content)

@@ -1,0 +1,230 @@
+"""Runs our commands and what Spark has in their place on the same state, one after the other and again: A B A B.
+
+    export           against Spark's state reader, writing Parquet, too
+    verify --deep    against Spark's state reader, keeping nothing: it decodes everything, and checks less
+    compact          against the same: Spark has no such thing, and could not have one that reads less
+    repartition      against Spark's offline repartition (RocksDB), or the query again from its input (HDFS-backed)
+
+Ours and Spark (local[1]) have one core, and it is the same one. Told are wall time of the whole process; for Spark also
+the time without its start-up, from when its session could be used; processor time, which other work on the machine
+disturbs less; and the most memory that each had. Ratios are ours divided by Spark's, per pair, and the median of them.
+
+Every pair is kept in $STATESHIFT_BENCH_DIR/state.jsonl; the table has the last measurement of each case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from running import Run, run
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent.parent
+RESULTS = ROOT / "scripts" / "bench" / "results" / "state.md"
+MIB = 1 << 20
+SHARDS = 5  # from 8
+CASES = [(10**6, "hdfs"), (10**6, "rocksdb"), (10**7, "hdfs"), (10**7, "rocksdb"), (5 * 10**7, "rocksdb")]
+WHAT = ("export", "verify", "compact", "repartition")
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One of our runs and one of Spark's; `spark_busy` is without the time that Spark needed to start."""
+
+    entries: int
+    provider: str
+    what: str
+    against: str
+    ours: float
+    ours_cpu: float
+    ours_peak: int
+    spark: float
+    spark_busy: float
+    spark_cpu: float
+    spark_peak: int
+    load: float
+    at: str
+    cores: int = 1
+    tag: str = ""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of entries: 0.01 for a quick look")
+    parser.add_argument("--millions", type=int, nargs="*", help="only the cases of so many")
+    parser.add_argument("--provider", choices=["hdfs", "rocksdb"])
+    parser.add_argument("--what", nargs="*", choices=WHAT, default=WHAT)
+    parser.add_argument("--pairs", type=int, default=3, help="of 1 million entries; the larger ones get fewer")
+    parser.add_argument("--make", action="store_true", help="only make the checkpoints")
+    parser.add_argument("--tag", default="", help="kept with the pairs")
+    options = parser.parse_args()
+    directory = bench_directory()
+    for entries, provider in CASES:
+        fits = (not options.millions or entries // 10**6 in options.millions) and options.provider in (None, provider)
+        if not fits:
+            continue
+        place = made(directory, provider, int(entries * options.scale))
+        rounds = max(1, options.pairs * 10**6 // entries) if entries > 10**6 else options.pairs
+        if not options.make:
+            measure(directory, place, int(entries * options.scale), provider, options.what, rounds, options.tag)
+    if not options.make:
+        table = as_table(kept(directory))
+        if options.scale == 1.0:
+            RESULTS.write_text(table)
+        print(table)
+
+
+def bench_directory() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    directory = Path(os.environ.get("STATESHIFT_BENCH_DIR") or Path(cache) / "stateshift-bench").absolute()
+    print(f"checkpoints in {directory} (made now if they are not there: minutes, and 10 GB for all)", file=sys.stderr)
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def made(directory: Path, provider: str, entries: int) -> Path:
+    place = directory / f"state-{provider}-{entries}"
+    if not (place / "made.json").exists():
+        subprocess.run([sys.executable, str(HERE / "making.py"), str(place), provider, str(entries)], check=True)
+    return place
+
+
+def measure(
+    directory: Path, place: Path, entries: int, provider: str, what: Sequence[str], rounds: int, tag: str
+) -> None:
+    scratch = directory / "scratch"
+    for _ in range(rounds):
+        for name in what:
+            shutil.rmtree(scratch, ignore_errors=True)
+            scratch.mkdir()
+            load = os.getloadavg()[0]
+            against, spark_command = spark_side(name, provider, place, scratch)
+            ours = run(our_side(name, place, scratch), [1], {"PYTHONPATH": str(ROOT)}, scratch)
+            check(name, scratch, entries)
+            shutil.rmtree(scratch / "ours", ignore_errors=True)
+            spark = run(spark_command(), [1], {"PYSPARK_PYTHON": sys.executable}, scratch)
+            pair = pair_of(entries, provider, name, against, ours, spark, load, tag)
+            with (directory / "state.jsonl").open("a") as file:
+                file.write(json.dumps(asdict(pair)) + "\n")
+            print(line_of([pair]), file=sys.stderr, flush=True)
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def pair_of(entries: int, provider: str, name: str, against: str, ours: Run, spark: Run, load: float, tag: str) -> Pair:
+    told = json.loads(spark.output.splitlines()[-1])
+    return Pair(
+        entries, provider, name, against, ours.seconds, ours.cpu_seconds, ours.peak_bytes, spark.seconds,
+        told["done"] - told["ready"], spark.cpu_seconds, spark.peak_bytes, load, time.strftime("%Y-%m-%d %H:%M"),
+        tag=tag,
+    )  # fmt: skip
+
+
+def our_side(name: str, place: Path, scratch: Path) -> list[str]:
+    stateshift, checkpoint = [sys.executable, "-m", "stateshift"], str(place / "checkpoint")
+    if name == "export":
+        return [*stateshift, "export", checkpoint, "--to", str(scratch / "ours.parquet")]
+    if name == "verify":
+        return [*stateshift, "verify", checkpoint, "--deep"]
+    # The copy is a fork of a job that reads where it did: nothing of the source is touched.
+    rest = [
+        "--to",
+        str(scratch / "ours"),
+        "--fork",
+        "--waive",
+        "paths-stay",
+        "--yes",
+        "--workdir",
+        str(scratch / "run"),
+    ]
+    return [*stateshift, name, checkpoint, *rest, *(["--partitions", str(SHARDS)] if name == "repartition" else [])]
+
+
+def spark_side(name: str, provider: str, place: Path, scratch: Path) -> tuple[str, Callable[[], list[str]]]:
+    """What it is called, and the command; what it needs is made just before it runs."""
+    spark, checkpoint = [sys.executable, str(HERE / "spark_side.py")], str(place / "checkpoint")
+    if name == "export":
+        return "state reader to Parquet", lambda: [*spark, "export", checkpoint, str(scratch / "theirs.parquet"), "1"]
+    if name in ("verify", "compact"):
+        return "state reader to nowhere", lambda: [*spark, "read", checkpoint, "-", "1"]
+    if provider == "hdfs":
+        again = [*spark, "rerun", str(place), str(SHARDS), "1", str(scratch / "theirs")]
+        return "the query from its input", lambda: again
+
+    def copied() -> list[str]:
+        subprocess.run(["cp", "-al", checkpoint, str(scratch / "theirs")], check=True)
+        return [*spark, "repartition", str(scratch / "theirs"), str(SHARDS), "1"]
+
+    return "offline repartition", copied
+
+
+def check(name: str, scratch: Path, entries: int) -> None:
+    """What we wrote holds as many entries as the state has."""
+    if name == "export":
+        import pyarrow.parquet as pq
+
+        found = pq.ParquetFile(scratch / "ours.parquet").metadata.num_rows
+        if found != entries:
+            raise SystemExit(f"{found} entries were exported, and there are {entries}")
+
+
+def kept(directory: Path) -> Iterator[list[Pair]]:
+    """The pairs of the last measurement of each case: those with the tag that the last one has."""
+    by_case: dict[tuple[object, ...], list[Pair]] = {}
+    for line in (directory / "state.jsonl").read_text().splitlines():
+        pair = Pair(**json.loads(line))
+        by_case.setdefault((pair.entries, pair.provider, WHAT.index(pair.what), pair.cores), []).append(pair)
+    for _, pairs in sorted(by_case.items()):
+        yield [pair for pair in pairs if pair.tag == pairs[-1].tag]
+
+
+def line_of(pairs: Sequence[Pair]) -> str:
+    def middle(of: Callable[[Pair], float]) -> float:
+        return statistics.median(map(of, pairs))
+
+    last = pairs[-1]
+    return (
+        f"| {last.entries / 10**6:g} M | {last.provider} | {last.what} | {middle(lambda p: p.ours):.1f} "
+        f"| {middle(lambda p: p.ours_peak) / MIB:.0f} | {last.against} | {middle(lambda p: p.spark):.1f} "
+        f"| {middle(lambda p: p.spark_busy):.1f} | {middle(lambda p: p.spark_peak) / MIB:.0f} "
+        f"| {middle(lambda p: p.ours / p.spark):.2f} | {middle(lambda p: p.ours / p.spark_busy):.2f} "
+        f"| {middle(lambda p: p.ours_cpu / p.spark_cpu):.2f} | {len(pairs)} | {max(p.load for p in pairs):.1f} "
+        f"| {last.at} |"
+    )
+
+
+def as_table(cases: Iterator[list[Pair]]) -> str:
+    import pyarrow
+    import pyspark
+
+    lines = [
+        "# State read and rewritten, beside Spark",
+        "",
+        f"`./scripts/bench/state` on {os.cpu_count()} cores, one of which ours and Spark's `local[1]` were kept to; "
+        f"Python {sys.version.split()[0]}, pyarrow {pyarrow.__version__}, Spark {pyspark.__version__}.",
+        "An aggregation by a string and a long in 8 shards, each a snapshot and 5 deltas; repartitioned to 5. Seconds "
+        "are medians of whole processes; `busy` is",
+        "Spark without its start-up. Ratios are ours by Spark's, medians over pairs: of whole processes, without "
+        "Spark's start-up,",
+        "of processor time. A load above 1 before a pair means that somebody else was at work: wall times are then "
+        "noisy, ratios less so.",
+        "",
+        "| entries | provider | command | s | MiB | against, in Spark | s | busy s | MiB | whole | busy | cpu | pairs "
+        "| load | at |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        *map(line_of, cases),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""The fleet as the executor and `look` know it: orders go out, evidence comes back, and what was lost is repeated.
+
+    Carrier   gets one order to one executor and its answer back, or says that it was Lost
+    Crew      everything else: what is taken, how many at once, how often again, what is looked at afterwards
+
+A lost executor costs its step and nothing else: the step is repeated, which is always safe, up to ATTEMPTS_MAX times in
+all, since a step that kills whoever takes it would never end. Rates are shared out evenly over the slots: together
+executors never exceed them.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from stateshift.errors import ClusterError
+from stateshift.fleet.orders import (
+    decode_answer,
+    decode_discrepancies,
+    encode_order,
+    with_repeated,
+)
+from stateshift.plain import to_plain
+from stateshift.step import CompareImages, CopyFiles, Discrepancy, Evidence, Step, TransformShard
+from stateshift.storage import locations
+from stateshift.world import Meter, Unwatched, World
+
+TAKEN = (CopyFiles, TransformShard, CompareImages)
+ATTEMPTS_MAX = 4
+MUSTERED_MAX = 64
+WORTHWHILE_BYTES = 64 * 1024 * 1024  # below it nobody waits for a few large steps
+
+# What an executor's Python must have beside the standard library; storages bring their own.
+MODULES = ("mmh3", "numpy", "pyarrow", "xxhash", "google_crc32c", "cramjam")
+
+
+class Lost(Exception):
+    """An executor went away with an order; what became of it nobody knows."""
+
+
+class Carrier(Protocol):
+    @property
+    def master(self) -> str: ...
+
+    @property
+    def far(self) -> bool:
+        """Whether executors are on machines of their own, as far as the master's name tells."""
+        ...
+
+    @property
+    def told(self) -> str:
+        """Who carries, in a few words."""
+        ...
+
+    def slots(self, waiting: int) -> int:
+        """How many orders can be at work now, or should be handed over while so many wait."""
+        ...
+
+    def carry(self, order: str, label: str) -> str:
+        """The answer to an order. Lost where an executor went away, Interrupted where somebody asked to stop,
+        ClusterError where nothing can be carried any more."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Crew:
+    """A fleet at work; `step.Fleet` for the executor."""
+
+    def __init__(self, carrier: Carrier, meter: Meter | None = None) -> None:
+        self._carrier, self._meter = carrier, meter or Unwatched()
+        self._session = uuid.uuid4().hex
+
+    # -- before anything is begun
+
+    def muster(self, places: Sequence[str], there: Sequence[str] = ()) -> None:
+        """See that executors come, have what is needed, and see the directories that must be `there`."""
+        modules = [*MODULES, *(["fsspec"] if any(locations.scheme(place) != "file" for place in places) else [])]
+        seen = list(there) if self._carrier.far else []
+
+        def one(number: int) -> None:
+            self._asked("muster", f"muster/{number}", None, modules=modules, locations=list(places), there=seen)
+
+        one(0)  # waits for the first executor to come
+        more = range(1, min(MUSTERED_MAX, self._carrier.slots(1)))
+        if more:
+            with ThreadPoolExecutor(len(more)) as threads:
+                list(threads.map(one, more))
+        self._meter.say(f"fleet: {self._carrier.master}, {self._carrier.slots(0)} at once ({self._carrier.told})")
+
+    # -- what the executor asks
+
+    def takes(self, step: Step) -> bool:
+        return isinstance(step, TAKEN)
+
+    def slots(self, waiting: int) -> int:
+        return self._carrier.slots(waiting)
+
+    def begin(self, phase: str, steps: Sequence[Step], world: World) -> None:
+        """What a person who chose a fleet should know of this phase."""
+        slots, size = self._carrier.slots(0), sum(step.bytes for step in steps)
+        if len(steps) < slots and size >= WORTHWHILE_BYTES:
+            self._meter.say(
+                f"fleet: {phase} is {len(steps)} step{'s' if len(steps) > 1 else ''} ({size >> 20} MiB), and {slots} "
+                "could be at work: a file, and a shard, is one step's"
+            )
+        if world.pace is not None and (world.pace.bytes_per_second or world.pace.operations_per_second):
+            self._meter.say(f"fleet: the throttle is shared out, a {slots}th to each step at work")
+
+    def run(self, step: Step, world: World) -> Evidence:
+        done, again = self._asked("run", step.name, world, step=to_plain(step))
+        evidence = with_repeated(done, again)
+        self._see(step, evidence, world)
+        world.meter.done(step.files, step.bytes)
+        return evidence
+
+    def holds(self, step: Step, world: World, evidence: Evidence) -> list[Discrepancy]:
+        done, _ = self._asked("holds", step.name, world, step=to_plain(step), evidence=evidence)
+        return decode_discrepancies(done)
+
+    # -- carrying
+
+    def _asked(self, ask: str, label: str, world: World | None, **more: Any) -> tuple[Any, bool]:
+        """The answer, and whether an attempt before may have done some of it."""
+        rates = world.pace if world is not None else None
+        reason = ""
+        for attempt in range(ATTEMPTS_MAX):
+            if world is not None:
+                world.check_interrupted()
+            share = max(1, self._carrier.slots(0))
+            order = encode_order(
+                ask, world.run if world is not None else "", f"{self._session}/{label}/{attempt}", rates, share, **more
+            )
+            try:
+                done, again = decode_answer(self._carrier.carry(order, label))
+                return done, again or attempt > 0
+            except Lost as lost:
+                reason = str(lost)
+                if world is not None:
+                    world.check_interrupted()
+                if attempt + 1 < ATTEMPTS_MAX:
+                    self._meter.say(f"fleet: {label} was lost with its executor, and is repeated ({reason})")
+        raise ClusterError(
+            f"{label} was lost with its executor {ATTEMPTS_MAX} times: {reason}",
+            cluster=self._carrier.master,
+            hint="the executors' own logs say why; where it is memory, give them more (spark.executor.memoryOverhead) "
+            "or fewer cores, then: stateshift resume WORKDIR",
+        )
+
+    def _see(self, step: Step, evidence: Evidence, world: World) -> None:
+        """A local disk that is not everybody's shows itself here: what an executor wrote to it we do not find."""
+        if not self._carrier.far or not isinstance(step, CopyFiles | TransformShard):
+            return
+        if locations.scheme(step.target) != "file":
+            return
+        target = world.storage(step.target)
+        for path, size, _ in evidence["files"]:
+            found = target.stat(path)
+            if found is None or found.size != size:
+                raise ClusterError(
+                    f"an executor wrote {path} to {step.target}, and it is not to be seen from here",
+                    cluster=self._carrier.master,
+                    hint="every executor must see the same disk there; stateshift rollback WORKDIR, then use a storage "
+                    "that all can reach, or no --fleet",
+                )
+
+
+def answered(text: str, attempt: int) -> str:
+    """An answer, with how often the order had been begun before."""
+    return json.dumps({**json.loads(text), "attempt": attempt})

@@ -1,0 +1,70 @@
+"""How a Spark job ended that brought no answer, told from the message of its failure. Pure.
+
+Our orders never fail as a task: whatever goes wrong with the work itself is in the answer. So what Spark reports is
+about executors and their Python; most of it passes when the order is given again, the rest is told here by name.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stateshift.errors import ClusterError
+
+_VERSIONS = re.compile(r"[Pp]ython in worker has different version:? *(?P<there>[\d.]+\S*) than that in driver:? *"
+                       r"(?P<here>[\d.]+)")  # fmt: skip
+_CONDITION = re.compile(r"PYTHON_VERSION_MISMATCH\].*?version[^\d]*(?P<there>\d[\d.]*\d).*?driver[^\d]*"
+                        r"(?P<here>\d[\d.]*\d)", re.DOTALL)  # fmt: skip
+_NO_PROGRAM = re.compile(r'Cannot run program "(?P<program>[^"]+)"')
+_NO_PYSPARK = re.compile(r"No module named '?(?P<module>pyspark[\w.]*)")
+_ENDED = re.compile(r"SparkContext was shut down|stopped SparkContext|Master removed our application|"
+                    r"All masters are unresponsive|Job aborted .*application", re.IGNORECASE)  # fmt: skip
+_REASONS = (
+    re.compile(r"ExecutorLostFailure \(.*?\) Reason: (?P<reason>[^\n]+?)(?: Driver stacktrace.*)?$", re.MULTILINE),
+    re.compile(r"(?P<reason>Python worker exited unexpectedly[^\n]*)"),
+    re.compile(r"Lost task [^\n:]*: (?P<reason>[^\n]+)"),
+)
+_LONGEST = 160
+
+
+def hopeless(message: str, master: str) -> ClusterError | None:
+    """The error where giving the order again cannot help."""
+    versions = _VERSIONS.search(message) or _CONDITION.search(message)
+    if versions is not None:
+        return ClusterError(
+            f"the executors run Python {versions['there']}, and the driver Python {versions['here']}",
+            cluster=master,
+            hint="name a Python that both have: PYSPARK_PYTHON=/path/to/python3 (the path on the executors), or start "
+            "stateshift with the executors' version",
+        )
+    program = _NO_PROGRAM.search(message)
+    if program is not None:
+        return ClusterError(
+            f"the executors have no Python at {program['program']}",
+            cluster=master,
+            hint="name the one they have: PYSPARK_PYTHON=/path/to/python3",
+        )
+    module = _NO_PYSPARK.search(message)
+    if module is not None:
+        return ClusterError(
+            f"the executors' Python does not find Spark's own package {module['module'].partition('.')[0]!r}",
+            cluster=master,
+            hint="their SPARK_HOME has to hold python/lib, or their Python pyspark of the cluster's version",
+        )
+    if _ENDED.search(message):
+        return ended(master, reason_of(message))
+    return None
+
+
+def ended(master: str, reason: str) -> ClusterError:
+    return ClusterError(
+        f"the fleet's application on {master} has ended: {reason}",
+        cluster=master,
+        hint="see why at the master, then go on with or without it: stateshift resume WORKDIR",
+    )
+
+
+def reason_of(message: str) -> str:
+    """The cause in one line: the last line of a Java trace says least."""
+    found = next((match["reason"] for pattern in _REASONS if (match := pattern.search(message))), None)
+    line = (found or next(iter(message.strip().splitlines()), "no reason given")).strip()
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

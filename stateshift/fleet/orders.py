@@ -1,0 +1,117 @@
+"""Orders and answers, as the JSON that travels between driver and executor.
+
+    order     {"stateshift": version, "ask": "run", "run": …, "token": …, "rates": [bytes/s, operations/s], …}
+              ask     also holds
+              run     step
+              holds   step, evidence
+              muster  modules, locations, there (directories that everybody has to see)
+    answer    {"host": …, "done": …}            what was asked for
+              {"host": …, "failed": {…}}        one of our errors, which is raised again as what it was
+              {"host": …, "broke": {…}}         anything else: a bug of ours, with its traceback
+              {"host": …, "missing": "mmh3"}    a Python package that the executor has not
+    and, from the carrier, "attempt": how often Spark had begun it before
+
+Nothing that is secret stands in either: credentials are the executor's own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from stateshift import __version__, errors, plain
+from stateshift.errors import ClusterError, StateshiftError
+from stateshift.step import AnyStep, Discrepancy, Evidence
+from stateshift.world import Rates
+
+
+class Broke(RuntimeError):
+    """A bug of ours that showed itself on an executor; its notes hold the traceback from there."""
+
+
+def encode_order(ask: str, run: str, token: str, rates: Rates | None = None, share: int = 1, **more: Any) -> str:
+    """An order that may use its `share`-th part of the rates."""
+    each = [rate / share if rate else None for rate in _both(rates)]
+    order = {"stateshift": __version__, "ask": ask, "run": run, "token": token, "rates": each, **more}
+    return json.dumps(plain.to_plain(order))
+
+
+def _both(rates: Rates | None) -> tuple[float | None, float | None]:
+    return (rates.bytes_per_second, rates.operations_per_second) if rates is not None else (None, None)
+
+
+def decode_order(text: str) -> dict[str, Any]:
+    """The order, if this version of us can carry it out."""
+    order: dict[str, Any] = json.loads(text)
+    if order["stateshift"] != __version__:
+        raise ClusterError(
+            f"an executor has stateshift {__version__}, and the driver {order['stateshift']}",
+            hint="stop the other driver's application, or install the same version on the executors",
+        )
+    return order
+
+
+def decode_step(value: Any) -> AnyStep:
+    step: AnyStep = plain.from_plain(AnyStep, value)
+    return step
+
+
+def decode_discrepancies(value: Any) -> list[Discrepancy]:
+    return [plain.from_plain(Discrepancy, one) for one in value]
+
+
+def encode_error(error: StateshiftError) -> dict[str, Any]:
+    """Everything an error holds, under its class's name."""
+    return {"class": type(error).__name__, "arguments": list(error.args), "held": dict(vars(error))}
+
+
+def decode_error(value: Mapping[str, Any]) -> StateshiftError:
+    """The error again. It is made without its constructor: each class's own differs, what they hold does not."""
+    found = getattr(errors, value["class"], None)
+    kind = found if isinstance(found, type) and issubclass(found, StateshiftError) else StateshiftError
+    error = kind.__new__(kind, *value["arguments"])
+    error.__dict__.update(value["held"])
+    return error
+
+
+def encode_answer(host: str, **said: Any) -> str:
+    return json.dumps({"host": host, **plain.to_plain(said)}, default=str)
+
+
+def decode_answer(text: str) -> tuple[Any, bool]:
+    """What was asked for, and whether an earlier attempt may have done part of it; or the error that was raised."""
+    answer = json.loads(text)
+    host = answer["host"]
+    if "missing" in answer:
+        raise missing_package(answer["missing"], host)
+    if "failed" in answer:
+        error = decode_error(answer["failed"])
+        error.where.setdefault("executor", host)
+        raise error
+    if "broke" in answer:
+        told = answer["broke"]
+        if told.get("os_error"):
+            raise OSError(*told["os_error"])
+        broke = Broke(f"on executor {host}: {told['message']}")
+        broke.add_note(told["traceback"])
+        raise broke
+    return answer["done"], answer.get("attempt", 0) > 0
+
+
+def missing_package(name: str, host: str) -> ClusterError:
+    """A module that an executor's Python has not; what it is called at the registry."""
+    package = _PACKAGES.get(name, name)
+    return ClusterError(
+        f"executor {host} has no Python package {package!r}",
+        cluster="fleet",
+        hint=f"install it there (pip install {package}), or name a Python that has it: PYSPARK_PYTHON=/path/to/python3",
+    )
+
+
+def with_repeated(evidence: Evidence, repeated: bool) -> Evidence:
+    return {**evidence, "repeated": True} if repeated else evidence
+
+
+# What a package is called where it is not what its module is called.
+_PACKAGES = {"google_crc32c": "google-crc32c"}

@@ -1,0 +1,46 @@
+"""Our own package as a zip: what `addPyFile` hands to every executor, also to those that come later.
+
+Executors get it always, whether they have an installation or not: it stands before that on their path, so that both
+ends are the same code, not only the same version. It holds sources and, beside each, its compiled form: what is
+imported from a zip is never kept compiled, and compiling a hundred modules takes each Python worker a second.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import marshal
+import struct
+import zipfile
+from pathlib import Path
+
+import stateshift
+
+NAME = "stateshift.zip"
+
+
+def write_package(folder: Path) -> Path:
+    """The zip, in this folder."""
+    root = Path(stateshift.__file__).parent
+    path = folder / NAME
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(root.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts and file.suffix != ".pyc":
+                inside = str(file.relative_to(root.parent))
+                archive.write(file, inside)
+                if file.suffix == ".py":
+                    archive.writestr(_stamped(inside + "c"), _compiled(file, inside))
+    return path
+
+
+def _stamped(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name)
+    info.compress_type = zipfile.ZIP_DEFLATED
+    return info
+
+
+def _compiled(file: Path, inside: str) -> bytes:
+    """A module as Python keeps it compiled, marked as not to be checked against its source (PEP 552, flags 0b01)."""
+    source = file.read_bytes()
+    code = compile(source, inside, "exec", dont_inherit=True)
+    flags = struct.pack("<L", 0b01)
+    return importlib.util.MAGIC_NUMBER + flags + importlib.util.source_hash(source) + marshal.dumps(code)
