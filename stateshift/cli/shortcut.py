@@ -75,6 +75,16 @@ def one_job(
     }
 
 
+def in_place_job(source: str, changes: Sequence[Mapping[str, Any]], waive: list[str] | None) -> dict[str, Any]:
+    """A job that stays where it is."""
+    return {
+        "name": source.rstrip("/").rpartition("/")[2] or "job",
+        "checkpoint_location": source,
+        "transform": list(changes),
+        **({"waive": waive} if waive else {}),
+    }
+
+
 def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]]) -> int:
     """Plan, show, ask, apply, report."""
     from stateshift import migration

@@ -1,7 +1,7 @@
 """`transform` of a job: changes to the state on its way, each an object with a `kind` and that kind's own keys.
 
     {"kind": "rewind", "batch": 41}
-    {"kind": "compact"}
+    {"kind": "compact", "in_place": true}
     {"kind": "repartition", "partitions": 17}
     {"kind": "convert", "provider": "rocksdb", "codec": "zstd", "checkpoint_format": "v1"}     any of the three
     {"kind": "rename", "operators": {"0": "1"}, "sources": {"0": "1"}}                         either, or both
@@ -70,8 +70,9 @@ def _read(reader: Reader, place: Place) -> Change | None:
 
 
 def _kind(reader: Reader, place: Place) -> str | None:
-    key = TRANSFORMS["compact"]["kind"]
-    spelled = next((name for name in place.value if TRANSFORMS["compact"].find(name)), None)
+    keys = TRANSFORMS["compact"]
+    key = keys["kind"]
+    spelled = next((name for name in place.value if keys.find(name) == key), None)
     if spelled is None:
         reader.complaints.add(place, "'kind' is missing", f"one of {', '.join(TRANSFORMS)}")
         return None

@@ -235,7 +235,8 @@ _KINDS = ("rewind", "compact", "repartition", "convert", "rename", "drop", "spli
 TRANSFORMS: Mapping[str, Keys] = dict((
     _kind("rewind", "Go back to an earlier batch.",
           Key("batch", "batch", "The last batch that counts: a committed one that can still be restored.")),
-    _kind("compact", "One snapshot for each shard in place of a chain of changes."),
+    _kind("compact", "One snapshot for each shard in place of a chain of changes.",
+          Key("in_place", "boolean", "Whether where it lies: a job without a remote_location.")),
     _kind("repartition", "Another number of state partitions.",
           Key("partitions", "count", "How many.")),
     _kind("convert", "Another state store provider, codec or checkpoint format.",

@@ -103,6 +103,14 @@ def test_the_values_of_a_column_are_texts(values: Any, read: list[str]) -> None:
     assert refused([{"kind": "split", "column": "c", "values": [1.5]}])[0][0] == "/jobs/0/transform/0/values/0"
 
 
+def test_a_compaction_in_place_needs_no_place_and_is_read_however_its_keys_are_ordered() -> None:
+    for change in ({"kind": "compact", "in_place": True}, {"inPlace": "true", "kind": "compact"}):
+        VALIDATOR.validate(spec([change], remote_location=None))
+        read = parse_spec(json.dumps(spec([change], remote_location=None))).jobs[0]
+        assert (read.target, read.transform) == (None, ({"kind": "compact", "in_place": True},))
+    assert refused([{"kind": "compact", "in_place": True}])[0][1] == "a compaction in place with 'remote_location'"
+
+
 def test_an_evolution_stands_once_for_each_store() -> None:
     one, other = ({"kind": "evolve", "operator": "0", "store": store, "drop": ["c"]} for store in ("left", "right"))
     assert parse_spec(json.dumps(spec([one, other]))).jobs[0].transform == (one, other)

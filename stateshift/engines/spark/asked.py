@@ -87,6 +87,16 @@ class Asked:
         """Whether what is made of it is."""
         return self.format_2 and not self.wishes.format_1 and self.provider == ROCKSDB
 
+    def is_of_version(self, path: str) -> bool:
+        return self.place(path).version == self.version
+
+    def uuid_of(self, store: StoreState, shard: int) -> str | None:
+        """The id that a version has to keep, as its commit names it: where it stays in its place."""
+        if not self.wishes.in_place:
+            return None
+        places = [self.place(path) for one in store.shards if one.shard == shard for path in one.files]
+        return next((place.uuid for place in places if place.version == self.version and place.uuid), None)
+
     @cached_property
     def conf(self) -> dict[str, str]:
         """What changes in the configuration that the offset log records."""

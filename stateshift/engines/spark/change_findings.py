@@ -8,6 +8,7 @@ from shlex import quote
 from typing import Any
 
 from stateshift.engines.spark.evolve_findings import of_evolution
+from stateshift.engines.spark.in_place import of_in_place
 from stateshift.engines.spark.joining import of_joining
 from stateshift.engines.spark.keys import key_column
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
@@ -25,6 +26,7 @@ def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     """Everything worth saying of the job's `transform`."""
     wishes = wishes_of(job.transform)
     yield from of_joining(job, facts)
+    yield from of_in_place(wishes, facts)
     yield from _of_merge(wishes, facts)
     for image in facts.source.images:
         name = image.name or image.path or facts.source.location

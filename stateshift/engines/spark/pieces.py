@@ -65,6 +65,8 @@ def pieces_of(asked: Asked, store: StoreState, bytes_max: int = PIECE_BYTES_MAX)
 def is_rewritten(asked: Asked, store: StoreState, shard: ShardFiles) -> bool:
     """Whether a shard is written anew, rather than copied."""
     everything = asked.other_provider or CODEC in asked.conf or asked.part or asked.joining
+    if asked.wishes.in_place and any(path.endswith(".zip") and asked.is_of_version(path) for path in shard.files):
+        return False  # its own zip would be overwritten
     if everything or moves(asked, store) or asked.evolves(store):
         return True
     uuids = asked.wishes.format_1 and any("_" in path.rpartition("/")[2] for path in shard.files)
@@ -146,7 +148,8 @@ def _made(asked: Asked, store: StoreState, shard: int, size: int) -> ShardFiles:
     else:
         numbers = range(FIRST_TABLE, FIRST_TABLE + table_count(size))
         tables = [f"{folder}/SSTs/{n:06}-{_id(asked, f'{own} {n}')}.sst" for n in numbers]
-        names = [f"{own}_{_id(asked, own)}.zip" if asked.uuids else f"{own}.zip", *tables]
+        unique = asked.uuid_of(store, shard) or _id(asked, own)
+        names = [f"{own}_{unique}.zip" if asked.uuids else f"{own}.zip", *tables]
     return ShardFiles(store.operator, store.store, shard, tuple(names))
 
 

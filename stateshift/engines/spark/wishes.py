@@ -23,6 +23,7 @@ class Wishes:
 
     rewind: int | None = None
     compact: bool = False
+    in_place: bool = False
     partitions: int | None = None
     provider: str | None = None
     codec: str | None = None
@@ -53,6 +54,7 @@ def wishes_of(changes: Sequence[Mapping[str, Any]]) -> Wishes:
     return Wishes(
         rewind=by_kind.get("rewind", none).get("batch"),
         compact="compact" in by_kind,
+        in_place=by_kind.get("compact", none).get("in_place", False),
         partitions=by_kind.get("repartition", none).get("partitions"),
         provider=convert.get("provider"),
         codec=convert.get("codec"),

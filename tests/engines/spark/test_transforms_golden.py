@@ -24,8 +24,8 @@ from stateshift.formats.spark.offsets import decode_offsets
 from stateshift.formats.spark.operator_metadata import decode_operator_metadata
 from stateshift.formats.spark.types import decode_struct
 from stateshift.formats.spark.unsafe_row import decode_row
-from stateshift.storage.protocol import Storage
 from stateshift.step import CompareImages
+from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, ShardFiles
 from stateshift.world import Entry
 from tests.formats.golden import CASES, IDS
