@@ -375,3 +375,25 @@ def test_checkpoints_that_are_not_alike_are_not_merged(
     merge = [{"kind": "merge", "locations": [there], **change}]
     proposal = ground.propose(spec_of(location, transform=merge, waive=["paths-stay"]))
     assert any(message in finding.message for finding in proposal.refusals), proposal.refusals
+
+
+@pytest.mark.row("IS-16")
+def test_operators_that_change_places_keep_their_state_under_the_other_id(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    location = source_of(ground, next(case for case in CASES if case.name == "chained-rocksdb"))
+    swap = [{"kind": "rename", "operators": {"0": "2", "2": "0"}}]
+    ground.apply(spec_of(location, transform=swap, waive=["paths-stay"]))
+    before, after = (image_at(ground.open(place)) for place in (location, TARGET))
+    names = {operator.id: operator.name for operator in before.operators}
+    assert {o.id: o.name for o in after.operators} == {"0": names["2"], "1": names["1"], "2": names["0"]}
+    swapped = {"0": "2", "1": "1", "2": "0"}
+    found = {
+        place: sorted((ids[e.operator], e.store, e.key, e.value) for shard in image.shards
+                      for e in comparable(ground.open(place).chunks, shard, image.settings))
+        for place, image, ids in ((location, before, swapped), (TARGET, after, {o: o for o in swapped}))
+    }  # fmt: skip
+    assert found[location] == found[TARGET] and found[TARGET]
+    assert look.restartable(TARGET, ground.open, thorough=True).restartable
+    for number in swapped:
+        metadata = ground.open(TARGET).read(f"state/{number}/_metadata/metadata", 1 << 20)
+        assert decode_operator_metadata(metadata).operator == int(number)
