@@ -10,7 +10,7 @@ Imports point down; modules on one row do not import each other:
 
     cli
     migration, look, job
-    executor, report, workdir, lock, estimating
+    executor, report, fleet, workdir, lock, estimating
     engines
     journal, plan
     step

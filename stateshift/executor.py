@@ -162,7 +162,11 @@ def ask(
     if fleet is not None and taken:
         fleet.begin("verify", taken, world)
         with ThreadPoolExecutor(min(THREADS_MAX, max(1, fleet.slots(len(taken))))) as threads:
-            found = list(threads.map(asked, finished))
+            try:
+                found = list(threads.map(asked, finished))
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
     else:
         found = [asked(step) for step in finished]
     return [Broken(number, step.name, one) for step, every in zip(finished, found, strict=True) for one in every]

@@ -76,6 +76,6 @@ def _holder(parent: Storage, path: str) -> dict[str, str] | None:
         found = json.loads(parent.read(path, 1 << 16))
     except MissingFile:
         return None
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -158,7 +158,7 @@ class Workdir:
                 return json.loads((self.path / name).read_text(encoding="utf-8", errors="surrogatepass"))
         except FileNotFoundError:
             raise JournalError(f"{self.path / name} is missing", hint="restore it from a copy") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise JournalError(f"{self.path / name} is damaged: {error}", hint="restore it from a copy") from error
 
     def write_plan(self, number: int, plan: Plan) -> None:

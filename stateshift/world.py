@@ -3,7 +3,7 @@
     storage(location)   opens where bytes live
     cluster(name)       where jobs run
     transforms          pure functions from source streams to target streams, by name
-    entries             per engine: a shard's files, read as entries
+    entries             per engine: a shard's files, read as blocks of entries
     fence               the run that has fenced an image off, if one has
     clock               time, so that tests need not wait
     meter               told of every file done, for whoever watches
@@ -19,28 +19,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stateshift.clusters.protocol import Cluster
 from stateshift.errors import Interrupted
 from stateshift.storage.protocol import Content, Storage
 from stateshift.survey import ShardFiles
 
-
-class Entry(NamedTuple):
-    """One key and its value, as the bytes the engine compares."""
-
-    operator: str
-    store: str
-    key: bytes
-    value: bytes
+if TYPE_CHECKING:
+    from stateshift.formats.blocks import Block
 
 
 # Opens a path of the image that is being read, from its beginning.
 Read = Callable[[str], Iterator[bytes]]
 
-# (read, shard, the image's settings) -> the entries of that shard
-EntriesReader = Callable[[Read, ShardFiles, Mapping[str, str]], Iterator[Entry]]
+# (read, shard, the image's settings) -> (store, block) ...: the entries of that shard, as the bytes the engine compares
+EntriesReader = Callable[[Read, ShardFiles, Mapping[str, str]], Iterator[tuple[str, "Block"]]]
 
 # (options, inputs) -> one content per output. Pure: the same inputs give the same bytes.
 Transform = Callable[[Mapping[str, Any], Sequence[Content]], Sequence[Content]]
@@ -66,7 +60,7 @@ class Meter(Protocol):
     def say(self, line: str) -> None: ...
 
 
-class Rates(Protocol):
+class Limits(Protocol):
     """How fast all storages together may be used; None is as fast as it goes."""
 
     @property
@@ -100,7 +94,7 @@ class World:
     stop: threading.Event = field(default_factory=threading.Event)
     parallel: int = 4
     fence: Callable[[str], str | None] = lambda location: None
-    pace: Rates | None = None
+    pace: Limits | None = None
 
     def check_interrupted(self) -> None:
         """Steps call this between two writes: Ctrl-C finishes the current one and no more."""

@@ -45,7 +45,7 @@ PURE_ROOMS = (
     *("errors", "plain", "spec", "survey", "formats", "step", "world", "plan", "report"),
     *("reconfigure", "strategies"),
 )
-PURE_IN_ENGINES = ("layout", "planner", "transforms", "entries")
+PURE_IN_ENGINES = ("layout", "planner", "transforms", "folding")
 OUTSIDE = frozenset(
     (
         *("fsspec", "hdfs", "http", "aiohttp", "requests", "urllib3", "socket", "socketserver", "ssl", "select"),

@@ -42,9 +42,7 @@ def _write_input(folder: Path, batches: int) -> None:
     folder.mkdir(parents=True)
     for batch in range(batches):
         keys = range(20_000) if batch == 0 else range(batch * 100, batch * 100 + 400)
-        (folder / f"{batch:04}.json").write_text(
-            "".join(json.dumps({"key": f"customer-{key}"}) + "\n" for key in keys)
-        )
+        (folder / f"{batch:04}.json").write_text("".join(json.dumps({"key": f"customer-{key}"}) + "\n" for key in keys))
 
 
 def _run_job(folder: Path, partitions: int) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import resource
 import sys
 import time
@@ -85,7 +86,8 @@ class Engine:
     def _keep(self, data: bytes, error: Exception) -> None:
         """The smallest input of each sign: the kind of the error, and the line of ours that it came from."""
         frames = [f for f in traceback.extract_tb(error.__traceback__) if "/stateshift/" in f.filename]
-        last = f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else str(error).partition(":")[0][:60]
+        said = re.sub(r"-?[0-9]+", "N", str(error).partition(":")[0])[:60]
+        last = f"{Path(frames[-1].filename).name}:{frames[-1].name}" if frames else said
         sign = hashlib.sha1(f"{type(error).__name__} {last}".encode()).hexdigest()[:12]
         place = self.folder / "broken" / f"{sign}.input"
         if place.exists() and place.stat().st_size <= len(data):

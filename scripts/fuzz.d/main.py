@@ -19,7 +19,8 @@ import ledger  # noqa: E402
 
 from tests.fuzz.targets import Target, all_targets  # noqa: E402
 
-PAGE = ROOT / "tests" / "fuzz" / "README.md"
+FOUND = ROOT / "tests" / "fuzz" / "found"
+PAGE = FOUND.parent / "README.md"
 EDGES = re.compile(r"cov: (\d+) ft: \d+ corp: (\d+)/")
 SLICE_SECONDS = 600.0
 
@@ -52,7 +53,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=10.0, help="CPU-minutes for each format (default: 10)")
     parser.add_argument("--all", action="store_true", help="all formats that have had fewer minutes on this code")
     parser.add_argument("--list", action="store_true", help="the formats, and how long each was fuzzed")
-    parser.add_argument("--again", action="store_true", help="run what broke something once more: exit 1 if it does")
+    parser.add_argument("--again", action="store_true", help="run what broke something; what no longer does is kept")
     parser.add_argument("--table", action="store_true", help=f"write {PAGE.relative_to(ROOT)} from what was run")
     place = os.environ.get("STATESHIFT_FUZZ_DIR") or str(cache / "stateshift-fuzz")
     parser.add_argument("--corpus", default=place, help="where inputs are kept (default: %(default)s)")
@@ -110,7 +111,7 @@ def _session(target: Target, folder: Path, seconds: float) -> ledger.Session:
 def _prepare(target: Target, folder: Path) -> None:
     for name in ("corpus", "broken"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    kept = ROOT / "tests" / "fuzz" / "found" / target.name
+    kept = FOUND / target.name
     seeds = [*target.seeds(), *(path.read_bytes() for path in sorted(kept.glob("*")) if kept.exists())]
     for seed in seeds:
         place = folder / "corpus" / sha1(seed).hexdigest()
@@ -162,7 +163,7 @@ def _tell(target: Target, folder: Path, session: ledger.Session) -> None:
 
 
 def _again(target: Target, folder: Path) -> int:
-    """How many inputs still break something. Those that do not are dropped: they are in the corpus."""
+    """How many inputs still break something. Those that do not any more are kept as tests."""
     from tests.fuzz.oracles import affordable
 
     still = 0
@@ -173,8 +174,10 @@ def _again(target: Target, folder: Path) -> int:
             still += 1
             print(f"{target.name}: {path} ({path.stat().st_size} bytes): {type(error).__name__}: {str(error)[:200]}")
         else:
-            (folder / "corpus" / path.stem).write_bytes(path.read_bytes())
-            path.unlink()
+            kept = FOUND / target.name / path.stem
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(kept)
+            print(f"{target.name}: mended, kept as {kept.relative_to(ROOT)}")
             path.with_suffix(".txt").unlink(missing_ok=True)
     return still
 

@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.options import Json, Verbose, epilog
+from stateshift.cli.options import FleetOf, Json, Verbose, epilog
 from stateshift.cli.terminal import Terminal
 
 EPILOG = epilog(
     "stateshift diff hdfs://old:8020/checkpoints/orders s3://new/checkpoints/orders\n"
     "stateshift diff orders moved/orders --show 5",
-    3, 4, 5, 6,
+    2, 3, 4, 5, 6, 7,
     e0="both hold the same entries",
-    e5="they differ, or hold what cannot be compared",
+    e5="they differ, or hold what cannot be compared", e7="the fleet failed",
 )  # fmt: skip
 
 
@@ -25,6 +25,7 @@ def command(
     show: Annotated[
         int, typer.Option("--show", metavar="N", min=0, help="Show so many differences of each store.")
     ] = 0,
+    fleet: FleetOf = None,
     json: Json = False,
     verbose: Verbose = False,
 ) -> int | None:
@@ -34,10 +35,12 @@ def command(
     make no difference: two images are equal when their entries are."""
     from stateshift import look
     from stateshift.cli import as_json, render_diff
+    from stateshift.cli.manned import manned
     from stateshift.errors import VerifyError
 
     terminal = Terminal.of(context, json, verbose)
-    found = look.diff(a, b, terminal.opening(), show)
+    with manned(terminal, fleet, [a, b]) as crew:
+        found = look.diff(a, b, terminal.opening(), show, crew)
     if json:
         terminal.document(as_json.differences(found))
     else:

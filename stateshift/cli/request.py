@@ -25,7 +25,7 @@ def _read(path: str) -> Spec | Proposal:
     text = _text(path)
     try:
         plain = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         plain = None  # the spec's reader says better than we could what is wrong, and where
     if isinstance(plain, dict) and "stateshift_plan" in plain:
         return decode_proposal(plain)

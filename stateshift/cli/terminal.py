@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import threading
 
     from stateshift.cli.text import Block
+    from stateshift.fleet.mustering import OpenFleet
     from stateshift.migration import Doors
     from stateshift.storage.protocol import Storage
     from stateshift.world import Meter
@@ -118,6 +119,14 @@ class Terminal:
         from stateshift.look import open_patiently
 
         return open_patiently
+
+    def open_fleet(self) -> OpenFleet:
+        """How a fleet is opened."""
+        if self.doors_given is not None:
+            return self.doors_given.open_fleet
+        from stateshift.migration.doors import open_fleet
+
+        return open_fleet
 
     def doors(self, meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:
         """The real ones, unless a test gave others."""

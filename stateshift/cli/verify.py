@@ -6,15 +6,15 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.options import Json, Verbose, epilog
+from stateshift.cli.options import FleetOf, Json, Verbose, epilog
 from stateshift.cli.terminal import Terminal
 
 EPILOG = epilog(
     "stateshift verify hdfs://namenode:8020/checkpoints/orders --deep\n"
     "stateshift verify .stateshift/20260301-120000-orders-1f3a",
-    2, 3, 5, 6, 8,
+    2, 3, 5, 6, 7, 8,
     e0="a job can restart; the run's evidence holds",
-    e5="a job cannot restart; something does not hold any more",
+    e5="a job cannot restart; something does not hold any more", e7="the fleet failed",
 )  # fmt: skip
 
 
@@ -24,27 +24,30 @@ def command(
         str, typer.Argument(metavar="LOCATION|WORKDIR", help="An image, or the workdir of a run.")
     ],
     deep: Annotated[bool, typer.Option("--deep", help="Decode every file of the state, too.")] = False,
+    fleet: FleetOf = None,
     json: Json = False,
     verbose: Verbose = False,
 ) -> int | None:
     """Could a job restart from it; does a run's work hold.
 
     An image is asked whether a job could restart from it, and from which epochs; the workdir of a run, whether
-    everything the run did is still so."""
+    everything the run did is still so. A fleet reads for --deep, and for a run."""
     from stateshift.workdir import Workdir
 
     terminal = Terminal.of(context, json, verbose)
     if "://" not in location and Workdir(location).exists:
-        return _run(terminal, location)
-    return _image(terminal, location, deep)
+        return _run(terminal, location, fleet)
+    return _image(terminal, location, deep, fleet)
 
 
-def _image(terminal: Terminal, location: str, deep: bool) -> int:
+def _image(terminal: Terminal, location: str, deep: bool, fleet: str | None) -> int:
     from stateshift import look
     from stateshift.cli import as_json, render_survey
+    from stateshift.cli.manned import manned
     from stateshift.errors import VerifyError
 
-    found = look.restartable(location, terminal.opening(), deep)
+    with manned(terminal, fleet if deep else None, [location]) as crew:
+        found = look.restartable(location, terminal.opening(), deep, crew)
     if terminal.json:
         terminal.document(as_json.judgement(found))
     else:
@@ -52,14 +55,19 @@ def _image(terminal: Terminal, location: str, deep: bool) -> int:
     return 0 if found.restartable else VerifyError.exit_code
 
 
-def _run(terminal: Terminal, path: str) -> int:
+def _run(terminal: Terminal, path: str, fleet: str | None) -> int:
+    from dataclasses import replace
+
     from stateshift import migration
     from stateshift.cli import as_json_run, render_run
+    from stateshift.cli.manned import manned
     from stateshift.errors import VerifyError
     from stateshift.workdir import Workdir
 
     workdir = Workdir(path)
-    found, told = migration.verify(workdir, terminal.doors()), migration.status(workdir)
+    places = migration.places_of(migration.spec_of(workdir)) if fleet is not None else []
+    with manned(terminal, fleet, places) as crew:
+        found, told = migration.verify(workdir, replace(terminal.doors(), fleet=crew)), migration.status(workdir)
     if terminal.json:
         terminal.document(as_json_run.verdict(found, told, path))
     else:

@@ -191,7 +191,7 @@ def _stopped_as(request: StopRequest) -> str:
 def _plain(path: Path) -> dict[str, object]:
     try:
         plain = json.loads(path.read_text("utf-8"))
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return {}
     return plain if isinstance(plain, dict) else {}
 

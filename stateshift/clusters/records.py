@@ -105,6 +105,6 @@ def _write(path: Path, plain: dict[str, Any]) -> None:
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         plain = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
     return plain if isinstance(plain, dict) else None

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
+from stateshift.engines.spark.portions import portions
 from stateshift.errors import ClusterError
 from stateshift.fleet.orders import (
     decode_answer,
@@ -23,14 +25,16 @@ from stateshift.fleet.orders import (
     encode_order,
     with_repeated,
 )
-from stateshift.plain import to_plain
+from stateshift.plain import from_plain, to_plain
 from stateshift.step import CompareImages, CopyFiles, Discrepancy, Evidence, Step, TransformShard
 from stateshift.storage import locations
+from stateshift.survey import Finding, Image, Survey
 from stateshift.world import Meter, Unwatched, World
 
 TAKEN = (CopyFiles, TransformShard, CompareImages)
 ATTEMPTS_MAX = 4
 MUSTERED_MAX = 64
+THREADS_MAX = 256
 WORTHWHILE_BYTES = 64 * 1024 * 1024  # below it nobody waits for a few large steps
 
 # What an executor's Python must have beside the standard library; storages bring their own.
@@ -120,6 +124,31 @@ class Crew:
     def holds(self, step: Step, world: World, evidence: Evidence) -> list[Discrepancy]:
         done, _ = self._asked("holds", step.name, world, step=to_plain(step), evidence=evidence)
         return decode_discrepancies(done)
+
+    # -- what `look` asks
+
+    def deep(self, survey: Survey, image: Image) -> tuple[Finding, ...]:
+        """What is wrong with an image beyond what its survey has said, by portions, each thing once."""
+        orders = ({"survey": to_plain(own), "image": to_plain(part)} for own, part in portions(survey, image))
+        found = (from_plain(Finding, one) for every in self.spread("deep", orders) for one in every)
+        return tuple(dict.fromkeys(found))
+
+    def spread(self, ask: str, orders: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
+        """The answers in the order of the orders; only so many ahead of who takes them as keep the fleet at work."""
+        ahead = 2 * min(THREADS_MAX, max(1, self._carrier.slots(THREADS_MAX)))
+        waiting: deque[Future[tuple[Any, bool]]] = deque()
+        with ThreadPoolExecutor(ahead) as threads:
+            try:
+                for number, order in enumerate(orders):
+                    waiting.append(threads.submit(self._asked, ask, f"{ask}/{number}", None, **order))
+                    if len(waiting) >= ahead:
+                        yield waiting.popleft().result()[0]
+                while waiting:
+                    yield waiting.popleft().result()[0]
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                self._carrier.close()  # what is at work ends, and nobody waits for it
+                raise
 
     # -- carrying
 

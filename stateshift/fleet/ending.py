@@ -10,10 +10,8 @@ import re
 
 from stateshift.errors import ClusterError
 
-_VERSIONS = re.compile(r"[Pp]ython in worker has different version:? *(?P<there>[\d.]+\S*) than that in driver:? *"
-                       r"(?P<here>[\d.]+)")  # fmt: skip
-_CONDITION = re.compile(r"PYTHON_VERSION_MISMATCH\].*?version[^\d]*(?P<there>\d[\d.]*\d).*?driver[^\d]*"
-                        r"(?P<here>\d[\d.]*\d)", re.DOTALL)  # fmt: skip
+_VERSIONS = re.compile(r"Python in worker has different version:? *(?P<there>[\d.]*\d) than that in driver:? *"
+                       r"(?P<here>[\d.]*\d)")  # fmt: skip
 _NO_PROGRAM = re.compile(r'Cannot run program "(?P<program>[^"]+)"')
 _NO_PYSPARK = re.compile(r"No module named '?(?P<module>pyspark[\w.]*)")
 _ENDED = re.compile(r"SparkContext was shut down|stopped SparkContext|Master removed our application|"
@@ -28,7 +26,7 @@ _LONGEST = 160
 
 def hopeless(message: str, master: str) -> ClusterError | None:
     """The error where giving the order again cannot help."""
-    versions = _VERSIONS.search(message) or _CONDITION.search(message)
+    versions = _VERSIONS.search(message)
     if versions is not None:
         return ClusterError(
             f"the executors run Python {versions['there']}, and the driver Python {versions['here']}",

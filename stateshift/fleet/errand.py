@@ -14,14 +14,18 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, NoReturn
 
+from stateshift import plain
 from stateshift.engines.registry import all_entries, all_transforms
+from stateshift.engines.spark import deep
 from stateshift.errors import ClusterError, StateshiftError
+from stateshift.fleet import comparing
 from stateshift.fleet.orders import decode_order, decode_step, encode_answer, encode_error
 from stateshift.storage import locations
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.storage.temporaries import apart
 from stateshift.storage.wrappers import Pace, Throttled
+from stateshift.survey import Image, Survey
 from stateshift.world import World
 
 Order = Mapping[str, Any]
@@ -81,6 +85,13 @@ def _holds(order: Order, world: World) -> Any:
     return decode_step(order["step"]).holds(world, order["evidence"])
 
 
+def _deep(order: Order, world: World) -> Any:
+    """What is wrong with a portion of an image, beyond what its survey has said."""
+    survey: Survey = plain.from_plain(Survey, order["survey"])
+    image: Image = plain.from_plain(Image, order["image"])
+    return list(deep.findings_of(world.storage(survey.location), survey, image))
+
+
 def _muster(order: Order, world: World) -> Any:
     """Whether everything is here that orders will need: packages, the adapters of locations, and the disks that are
     taken for everybody's."""
@@ -110,4 +121,11 @@ def _broke(error: Exception) -> dict[str, Any]:
     }
 
 
-_ASKED: Mapping[str, Callable[[Order, World], Any]] = {"run": _run, "holds": _holds, "muster": _muster}
+_ASKED: Mapping[str, Callable[[Order, World], Any]] = {
+    "run": _run,
+    "holds": _holds,
+    "deep": _deep,
+    "fold": comparing.fold_here,
+    "pick": comparing.pick_here,
+    "muster": _muster,
+}

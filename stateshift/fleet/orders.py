@@ -4,6 +4,9 @@
               ask     also holds
               run     step
               holds   step, evidence
+              deep    survey, image: a portion of one
+              fold    ends, side, shards
+              pick    the same, and wanted: buckets by store
               muster  modules, locations, there (directories that everybody has to see)
     answer    {"host": …, "done": …}            what was asked for
               {"host": …, "failed": {…}}        one of our errors, which is raised again as what it was
@@ -23,21 +26,21 @@ from typing import Any
 from stateshift import __version__, errors, plain
 from stateshift.errors import ClusterError, StateshiftError
 from stateshift.step import AnyStep, Discrepancy, Evidence
-from stateshift.world import Rates
+from stateshift.world import Limits
 
 
 class Broke(RuntimeError):
     """A bug of ours that showed itself on an executor; its notes hold the traceback from there."""
 
 
-def encode_order(ask: str, run: str, token: str, rates: Rates | None = None, share: int = 1, **more: Any) -> str:
+def encode_order(ask: str, run: str, token: str, rates: Limits | None = None, share: int = 1, **more: Any) -> str:
     """An order that may use its `share`-th part of the rates."""
     each = [rate / share if rate else None for rate in _both(rates)]
     order = {"stateshift": __version__, "ask": ask, "run": run, "token": token, "rates": each, **more}
     return json.dumps(plain.to_plain(order))
 
 
-def _both(rates: Rates | None) -> tuple[float | None, float | None]:
+def _both(rates: Limits | None) -> tuple[float | None, float | None]:
     return (rates.bytes_per_second, rates.operations_per_second) if rates is not None else (None, None)
 
 

@@ -11,6 +11,7 @@ import importlib.util
 import marshal
 import struct
 import zipfile
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import stateshift
@@ -22,13 +23,13 @@ def write_package(folder: Path) -> Path:
     """The zip, in this folder."""
     root = Path(stateshift.__file__).parent
     path = folder / NAME
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for file in sorted(root.rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts and file.suffix != ".pyc":
                 inside = str(file.relative_to(root.parent))
                 archive.write(file, inside)
                 if file.suffix == ".py":
-                    archive.writestr(_stamped(inside + "c"), _compiled(file, inside))
+                    archive.writestr(_stamped(inside + "c"), _compiled(file))
     return path
 
 
@@ -38,9 +39,9 @@ def _stamped(name: str) -> zipfile.ZipInfo:
     return info
 
 
-def _compiled(file: Path, inside: str) -> bytes:
-    """A module as Python keeps it compiled, marked as not to be checked against its source (PEP 552, flags 0b01)."""
-    source = file.read_bytes()
-    code = compile(source, inside, "exec", dont_inherit=True)
+def _compiled(file: Path) -> bytes:
+    """A module as Python keeps it compiled (here it mostly is already), marked as not to be checked against its source
+    (PEP 552, flags 0b01)."""
+    code = SourceFileLoader(file.stem, str(file)).get_code(file.stem)
     flags = struct.pack("<L", 0b01)
-    return importlib.util.MAGIC_NUMBER + flags + importlib.util.source_hash(source) + marshal.dumps(code)
+    return importlib.util.MAGIC_NUMBER + flags + importlib.util.source_hash(file.read_bytes()) + marshal.dumps(code)

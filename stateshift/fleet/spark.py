@@ -111,7 +111,10 @@ class SparkCarrier:
 
     def close(self) -> None:
         """End the application. The JVM ends when nobody holds the other end of its stdin."""
-        self._closed.set()
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._closed.set()
         self._watch.join(5)
         with contextlib.suppress(Exception):
             self._context.stop()

@@ -2,7 +2,9 @@
 
     joined(a, b, ...)       a[0]b[0]… , a[1]b[1]… , …    each part a column, or bytes that are the same in every row
     without_first(a, n)     each without its first n bytes
+    without_prefix(a, p)    each without a prefix, where it has it
     of_width(matrix)        the rows of a matrix of bytes
+    numerals(numbers)       decimal digits
     varints(numbers)        LEB128, as a matrix and which bytes of it count
     whole(blocks)           blocks one behind the other, as one
     in_order(block)         by key, bytewise; records of one key stay in their order
@@ -35,6 +37,13 @@ def without_first(column: Binary, count: int) -> Binary:
     return cut(cast(bytes, content), starts[:-1] + count, starts[1:])
 
 
+def without_prefix(column: Binary, prefix: bytes) -> Binary:
+    """Each without the prefix, where it has it."""
+    starts, content = edges(column)
+    gone = pc.starts_with(column, prefix).to_numpy(zero_copy_only=False) * len(prefix)
+    return cut(cast(bytes, content), starts[:-1] + gone, starts[1:])
+
+
 def edges(column: Binary) -> tuple[Ints, memoryview]:
     """Where each item begins, the end last, and the bytes they all lie in. There are no nulls."""
     _, offsets, content = column.buffers()
@@ -55,6 +64,11 @@ def binaries(content: Ints, starts: Ints) -> Binary:
 
 def lengths(column: Binary) -> Ints:
     return np.diff(edges(column)[0])
+
+
+def numerals(numbers: Ints) -> Binary:
+    """Each number in decimal digits."""
+    return pa.array(numbers).cast(pa.string()).cast(pa.large_binary())
 
 
 def varints(numbers: Ints) -> tuple[Ints, Flags]:

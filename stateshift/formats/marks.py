@@ -40,11 +40,16 @@ def decode_index(content: bytes, path: str = INDEX) -> dict[str, str]:
     try:
         plain = json.loads(content)
         operators = plain["operators"]
-        if plain["version"] == 1 and all(isinstance(v, str) for v in operators.values()):
+        if plain["version"] == 1 and all(_is_text(name) and _is_text(d) for name, d in operators.items()):
             return dict(operators)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FormatError(f"not an index of operators: {error}", path, 0) from error
     raise FormatError("not an index of operators of version 1", path, 0)
+
+
+def _is_text(value: object) -> bool:
+    """Whether it is a string, and not one with half a surrogate pair, which no file could be called."""
+    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def encode_stop(job: str, tag: str | None, until: float) -> bytes:
@@ -62,7 +67,7 @@ def asks_to_stop(content: bytes, job: str | None, tag: str | None, now: float) -
     try:
         plain = json.loads(content)
         wanted, marked, until = plain["job"], plain["tag"], float(plain["until"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return False
     return now <= until and (job is None or job == wanted) and (marked is None or marked == tag)
 

@@ -105,6 +105,6 @@ def _decode_line(line: bytes) -> Record | None:
         if len(head) != 8 or int(head, 16) != zlib.crc32(text):
             return None
         record: Record = plain.from_plain(Record, json.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record

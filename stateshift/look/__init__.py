@@ -16,7 +16,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stateshift.look.differing import Difference, Differences, diff
+    from stateshift.look.differences import Difference, Differences
+    from stateshift.look.differing import diff
     from stateshift.look.exporting import Export, export, save
     from stateshift.look.inspecting import Look, ShownEntry, entries, inspect
     from stateshift.look.judging import JudgedImage, Judgement, restartable
@@ -42,7 +43,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "differing": ("Difference", "Differences", "diff"),
+    "differences": ("Difference", "Differences"),
+    "differing": ("diff",),
     "exporting": ("Export", "export", "save"),
     "inspecting": ("Look", "ShownEntry", "entries", "inspect"),
     "judging": ("JudgedImage", "Judgement", "restartable"),

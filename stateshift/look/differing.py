@@ -2,137 +2,63 @@
 
     diff(A, B) -> Differences      per operator and store: added (only B has the key), removed (only A), changed
 
-Where both have as many shards, shard is compared with shard first. What finds no partner there, and everything where
-the counts differ, is put on piles by key (on disk where it is much), and pile is compared with pile: so a key that lies
-in another shard is no difference. Held in memory is a shard of either side, or a pile.
+Where both have as many shards, shard is matched with shard first. What finds no partner there, and everything where
+the counts differ, is matched once more, all shards together: so a key that lies in another shard is no difference. Held
+in memory is what matching holds (see `matching`); the rest of it, and what was left of shards, lies on disk.
 
 What cannot be compared is named, and then the images are not called equal: nothing showed that they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
-from stateshift.engines.spark.entries import entries
-from stateshift.engines.spark.sameness import Form, common_name, forms
-from stateshift.engines.spark.views import StoreView
-from stateshift.look.piles import Piles
+import pyarrow.compute as pc
+
+from stateshift.engines.spark.matching import Matched, Shelf, matched
+from stateshift.engines.spark.sides import SEPARATOR, Side, Sides
+from stateshift.formats.blocks import Binary, Block
+from stateshift.look.differences import Change, Counts, Difference, Differences
 from stateshift.look.selecting import Opened, opened
 from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Image, Operator, ShardFiles
+from stateshift.survey import ShardFiles
 
-# Bytes of entries that a byte of compressed files is taken for when piles are counted out.
-EXPANSION = 6
-
-_SEP = b"\0"
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One entry that differs, decoded as far as it can be. `before` is A's value, `after` B's; None where it is not."""
-
-    operator: str
-    store: str
-    change: Literal["added", "removed", "changed"]
-    key: Any
-    before: Any
-    after: Any
-
-
-@dataclass(slots=True)
-class Counts:
-    """What was found of one store of one operator."""
-
-    operator: str
-    store: str
-    added: int = 0
-    removed: int = 0
-    changed: int = 0
-    same: int = 0
-
-    @property
-    def equal(self) -> bool:
-        return not (self.added or self.removed or self.changed)
-
-
-@dataclass(slots=True)
-class Differences:
-    """`incomparable` names stores, and why nothing can be said about them."""
-
-    stores: list[Counts] = field(default_factory=list)
-    incomparable: list[tuple[str, str, str]] = field(default_factory=list)
-    shown: list[Difference] = field(default_factory=list)
-    epochs: tuple[int | None, int | None] = (None, None)
-
-    @property
-    def equal(self) -> bool:
-        return not self.incomparable and all(store.equal for store in self.stores)
-
-
-@dataclass(frozen=True)
-class _Side:
-    """One operator of one image; `image` is None where only the other one has it."""
-
-    opened: Opened
-    image: Image | None
-    operator: Operator | None
-
-    @property
-    def shards(self) -> list[ShardFiles]:
-        if self.image is None or self.operator is None:
-            return []
-        return [shard for shard in self.image.shards if shard.operator == self.operator.id]
-
-    def view(self, store: str) -> StoreView:
-        if self.image is None or self.operator is None:
-            return StoreView("", store)
-        return self.opened.views[self.image.path].of(self.operator.id, store)
-
-    def stores(self) -> dict[str, str]:
-        """Common name -> this side's."""
-        if self.image is None or self.operator is None:
-            return {}
-        views = self.opened.views[self.image.path]
-        return {
-            common_name(name): name
-            for store in self.operator.stores
-            for name in views.names(self.operator.id, store.name)
-        }
-
-    def entries(self, shards: list[ShardFiles]) -> Iterator[tuple[str, bytes, bytes]]:
-        assert self.image is not None, "an operator that is not there has no shards"
-        for shard in shards:
-            for entry in entries(self.opened.storage.chunks, shard, self.image.settings):
-                yield common_name(entry.store), entry.key, entry.value
-
+if TYPE_CHECKING:
+    from stateshift.fleet.crew import Crew
 
 def diff(
-    one: str, other: str, opening: Callable[[str], Storage] = open_patiently, show: int = 0
+    one: str,
+    other: str,
+    opening: Callable[[str], Storage] = open_patiently,
+    show: int = 0,
+    fleet: Crew | None = None,
 ) -> Differences:
-    """Compare the image at `one` (A) with that at `other` (B); `show` of the differences of each store are decoded."""
+    """Compare the image at `one` (A) with that at `other` (B); `show` of the differences of each store are decoded. A
+    `fleet` reads them, where there is one."""
     a, b = opened(one, opening), opened(other, opening)
     found = Differences(epochs=(a.survey.epoch, b.survey.epoch))
+    sizes = (_sizes(a), _sizes(b))
     for name, left, right in _paired(a, b):
-        _Comparison(found, name, left, right, show).run()
+        _Comparison(found, name, Sides(left, right), show).run(fleet, sizes)
     return found
 
 
-def _paired(a: Opened, b: Opened) -> Iterator[tuple[str, _Side, _Side]]:
+def _paired(a: Opened, b: Opened) -> Iterator[tuple[str, Side, Side]]:
     """Operators of one name on both sides; a side that has no such operator is empty."""
     ones, others = _sides(a), _sides(b)
     if len(a.images) == len(b.images) == 1:  # wherever in its directory a single image lies
         ones, others = ({k.rpartition("/")[2]: v for k, v in side.items()} for side in (ones, others))
     for name in dict.fromkeys((*ones, *others)):
-        yield name, ones.get(name, _Side(a, None, None)), others.get(name, _Side(b, None, None))
+        yield name, ones.get(name, Side()), others.get(name, Side())
 
 
-def _sides(found: Opened) -> dict[str, _Side]:
+def _sides(found: Opened) -> dict[str, Side]:
     return {
-        f"{image.path}/{operator.id}" if image.path else operator.id: _Side(found, image, operator)
+        f"{image.path}/{operator.id}" if image.path else operator.id: Side(
+            found.storage, image, operator, found.views[image.path]
+        )
         for image in found.images
         for operator in image.operators
     }
@@ -141,122 +67,112 @@ def _sides(found: Opened) -> dict[str, _Side]:
 class _Comparison:
     """One operator being compared."""
 
-    def __init__(self, found: Differences, operator: str, left: _Side, right: _Side, show: int) -> None:
-        self._found, self._operator, self._left, self._right, self._show = found, operator, left, right, show
+    def __init__(self, found: Differences, operator: str, sides: Sides, show: int) -> None:
+        self._found, self._operator, self._sides, self._show = found, operator, sides, show
         self._counts: dict[str, Counts] = {}
-        self._forms: dict[str, tuple[Form, Form] | None] = {}
-        self._bytes = EXPANSION * (_bytes_of(left) + _bytes_of(right))
+        self._begun: set[str] = set()
 
-    def run(self) -> None:
-        for store in dict.fromkeys((*self._left.stores(), *self._right.stores())):
-            self._form(store)
-        with closing(Piles(self._bytes)) as piles:
-            self._deal(piles)
-            if not piles.empty:
-                for left, right in piles.each():
-                    self._compare(left, right)
+    def run(self, fleet: Crew | None, sizes: tuple[dict[str, int], dict[str, int]]) -> None:
+        for store in self._sides.names():
+            self._begin(store)
+        left, right = _by_number(self._sides.left.shards), _by_number(self._sides.right.shards)
+        with Shelf() as apart:
+            if fleet is not None:
+                self._read_by(fleet, sizes, apart)
+                self._tell(matched(apart.sided()))
+            elif left.keys() != right.keys():
+                self._tell(self._matched(self._sides.left.shards, self._sides.right.shards))
+            else:
+                for number, shards in left.items():
+                    for found in self._matched(shards, right[number]):
+                        self._same(found.same)
+                        apart.put(0, found.removed, found.changed[0])
+                        apart.put(1, found.added, found.changed[1])
+                self._tell(matched(apart.sided()))
+        for store in self._sides.met:
+            self._begin(store)
         self._found.stores += [self._counts[name] for name in sorted(self._counts)]
 
-    def _deal(self, piles: Piles) -> None:
-        """Everything onto piles, but for what shards of the same number agree about."""
-        left, right = _by_number(self._left.shards), _by_number(self._right.shards)
-        if left.keys() != right.keys():
-            for side, shards in enumerate((self._left.shards, self._right.shards)):
-                for key, value in self._formed(side, shards):
-                    piles.put(side, key, value)
+    def _begin(self, store: str) -> None:
+        """A store that cannot be compared is a result, too."""
+        if store in self._begun:
             return
-        for number, shards in left.items():
-            held = dict(self._formed(0, shards))
-            for key, value in self._formed(1, right[number]):
-                if held.get(key) == value:
-                    del held[key]
-                    self._counts[_store_of(key)].same += 1
-                else:
-                    piles.put(1, key, value)
-            for key, value in held.items():
-                piles.put(0, key, value)
+        self._begun.add(store)
+        forms = self._sides.form(store)
+        if isinstance(forms, str):
+            self._found.incomparable.append((self._operator, store, forms))
+        else:
+            self._counts[store] = Counts(self._operator, store)
 
-    def _formed(self, side: int, shards: list[ShardFiles]) -> Iterator[tuple[bytes, bytes]]:
-        """A side's entries in the common form, the store's name before the key."""
-        for store, key, value in (self._left, self._right)[side].entries(shards) if shards else ():
-            forms = self._form(store)
-            if forms is not None:
-                yield store.encode() + _SEP + forms[side].key(key), forms[side].value(value)
+    def _read_by(self, fleet: Crew, sizes: tuple[dict[str, int], dict[str, int]], apart: Shelf) -> None:
+        """What a fleet has found in buckets whose sums differ is put aside; the rest is the same."""
+        from stateshift.fleet.comparing import unequal
 
-    def _form(self, store: str) -> tuple[Form, Form] | None:
-        if store not in self._forms:
-            left, right = self._left.stores().get(store, store), self._right.stores().get(store, store)
-            self._forms[store] = self._chosen(store, self._left.view(left), self._right.view(right))
-        return self._forms[store]
+        compared = unequal(fleet, self._sides, sizes, apart.put)
+        for store in sorted(compared.met):
+            self._begin(store)
+        for store, count in compared.same.items():
+            self._counts[store].same += count
 
-    def _chosen(self, store: str, left: StoreView, right: StoreView) -> tuple[Form, Form] | None:
-        """The common form; where there is none, that is a result, too. A store that one side lacks needs none."""
-        one, other = self._left.operator, self._right.operator
-        if one is None or store not in self._left.stores():
-            left = right
-        if other is None or store not in self._right.stores():
-            right = left
-        alike = one is None or other is None or one.provider == other.provider
-        found = forms(left, right, alike or left is right)
-        if isinstance(found, str):
-            self._found.incomparable.append((self._operator, store, found))
-            return None
-        self._counts[store] = Counts(self._operator, store)
-        return found
+    def _matched(self, left: list[ShardFiles], right: list[ShardFiles]) -> Iterator[Matched]:
+        sides = enumerate((left, right))
+        return matched((side, block) for side, shards in sides for block in self._formed(side, shards))
 
-    def _compare(self, left: dict[bytes, list[bytes]], right: dict[bytes, list[bytes]]) -> None:
-        for key, values in right.items():
-            before = left.pop(key, [])
-            rest = _without(values, before)
-            missing = _without(before, values)
-            counts = self._counts[_store_of(key)]
-            counts.same += len(values) - len(rest)
-            for at in range(max(len(rest), len(missing))):
-                self._tell(key, missing[at : at + 1], rest[at : at + 1])
-        for key, values in left.items():
-            for value in values:
-                self._tell(key, [value], [])
+    def _formed(self, side: int, shards: list[ShardFiles]) -> Iterator[Block]:
+        for store, block in self._sides.formed(side, shards):
+            self._begin(store)
+            yield block
 
-    def _tell(self, key: bytes, before: list[bytes], after: list[bytes]) -> None:
-        """One difference, counted, and shown if there is room."""
-        store = _store_of(key)
-        counts = self._counts[store]
-        change: Literal["added", "removed", "changed"] = (
-            "changed" if before and after else "added" if after else "removed"
-        )
-        seen = counts.added + counts.removed + counts.changed
-        setattr(counts, change, getattr(counts, change) + 1)
-        if seen < self._show:
-            self._found.shown.append(self._decoded(store, change, key, before, after))
+    def _same(self, keys: Binary) -> None:
+        for store, places in _by_store(keys, self._counts):
+            self._counts[store].same += len(places)
+
+    def _tell(self, found: Iterable[Matched]) -> None:
+        """What differs, counted, and shown if there is room."""
+        for one in found:
+            self._same(one.same)
+            self._differ("removed", one.removed, None)
+            self._differ("added", None, one.added)
+            self._differ("changed", *one.changed)
+
+    def _differ(self, change: Change, before: Block | None, after: Block | None) -> None:
+        either = before if before is not None else after
+        assert either is not None, "an entry that differs is on one side at least"
+        for store, places in _by_store(either.keys, self._counts):
+            counts = self._counts[store]
+            room = max(0, self._show - counts.added - counts.removed - counts.changed)
+            setattr(counts, change, getattr(counts, change) + len(places))
+            picked = places[:room]
+            values = ([None] * len(picked) if b is None else b.values.take(picked).to_pylist() for b in (before, after))
+            for key, old, new in zip(either.keys.take(picked).to_pylist(), *values, strict=True):
+                self._found.shown.append(self._decoded(store, change, key, old, new))
 
     def _decoded(
-        self, store: str, change: Literal["added", "removed", "changed"], key: bytes, before: list[bytes],
-        after: list[bytes],
-    ) -> Difference:  # fmt: skip
-        forms = self._forms[store]
-        assert forms is not None, "what cannot be compared differs in nothing"
+        self, store: str, change: Change, key: bytes, before: bytes | None, after: bytes | None
+    ) -> Difference:
+        forms = self._sides.form(store)
+        assert not isinstance(forms, str), "what cannot be compared differs in nothing"
         left, right = forms
         return Difference(
             self._operator,
             store,
             change,
-            (left if before else right).show_key(key.partition(_SEP)[2]),
-            left.show_value(before[0]) if before else None,
-            right.show_value(after[0]) if after else None,
+            (right if before is None else left).show_key(key.partition(SEPARATOR)[2]),
+            None if before is None else left.show_value(before),
+            None if after is None else right.show_value(after),
         )
 
 
-def _store_of(key: bytes) -> str:
-    return key.partition(_SEP)[0].decode()
+def _by_store(keys: Binary, stores: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """The places of each store's keys, in their order."""
+    for store in sorted(stores):
+        places = pc.indices_nonzero(pc.starts_with(keys, store.encode() + SEPARATOR))
+        if len(places):
+            yield store, places
 
 
-def _without(values: list[bytes], taken: list[bytes]) -> list[bytes]:
-    """The values but for those that are also in `taken`, one for one."""
-    rest = list(values)
-    for value in taken:
-        if value in rest:
-            rest.remove(value)
-    return rest
+def _sizes(found: Opened) -> dict[str, int]:
+    return {file.path: file.size for file in found.survey.files}
 
 
 def _by_number(shards: list[ShardFiles]) -> dict[int, list[ShardFiles]]:
@@ -264,8 +180,3 @@ def _by_number(shards: list[ShardFiles]) -> dict[int, list[ShardFiles]]:
     for shard in shards:
         found.setdefault(shard.shard, []).append(shard)
     return found
-
-
-def _bytes_of(side: _Side) -> int:
-    sizes = {file.path: file.size for file in side.opened.survey.files}
-    return sum(sizes.get(path, 0) for shard in side.shards for path in shard.files)

@@ -7,53 +7,40 @@ Keys and values have the columns of the checkpoint's own schema; in a store of l
 Parquet or an Arrow file has one schema, so it takes stores of one shape; JSON lines take all. A store whose columns are
 not known is exported as bytes, never guessed at.
 
-Rows are made in batches of ROWS and bytes leave as they come: what is held is one shard, as it is folded, and one
-batch. The file is written whole or not at all.
+Rows are made in batches and bytes leave as they come: what is held is what folding holds, and one batch. The file is
+written whole or not at all.
 
 JSON has dates as days and times as microseconds since 1970, as `inspect` shows them; decimals are text.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import groupby, islice
+from typing import Any
 
-from stateshift.engines.spark.changes import Changes
-from stateshift.engines.spark.entries import entries
-from stateshift.engines.spark.views import StoreView
-from stateshift.errors import FormatError, PlanError
+from stateshift.engines.spark.changes import Change, Changes
+from stateshift.engines.spark.folding import folded
+from stateshift.engines.spark.store_view import StoreView
+from stateshift.errors import PlanError
+from stateshift.formats.blocks import block_of
+from stateshift.look.lines import lines_of
+from stateshift.look.pieces import Piece, key_of, part_of, value_of
 from stateshift.look.selecting import Opened, Wanted, check_wanted, opened, operator_id
+from stateshift.look.tables import Tables
 from stateshift.spec.location import relation
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, ShardFiles
 
-if TYPE_CHECKING:
-    import pyarrow
-
 ROWS = 65_536
-LINES = 1_000
+LINES = 16_384
 STDOUT = "-"
 
 _SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "jsonl", ".json": "jsonl"}
-
-
-class _Row(NamedTuple):
-    """An entry, or a change, on its way out. `path` is a file to blame where it does not decode."""
-
-    view: StoreView
-    operator: str
-    shard: int
-    key: bytes
-    value: bytes | None
-    path: str
-    batch: int = 0
-    change: str = "put"
 
 
 @dataclass
@@ -70,35 +57,27 @@ class Export:
         return self._lines() if self.format == "jsonl" else self._tables()
 
     def _lines(self) -> Iterator[bytes]:
-        changes = self.wanted.changes is not None
-        for rows in _batched(self._rows(), LINES):
-            text = "".join(_line(row, changes) for row in rows)
-            self.entries += len(rows)
-            yield text.encode("utf-8")
+        for piece in self._pieces():
+            for start in range(0, len(piece.block), LINES):
+                part = part_of(piece, start, LINES)
+                self.entries += len(part.block)
+                yield from lines_of(part)
 
     def _tables(self) -> Iterator[bytes]:
-        from stateshift.look.tables import Tables
-
         tables = Tables(self.format, self._only_view(), self.wanted.changes is not None)
-        for rows in _batched(self._rows(), ROWS):
-            self.entries += len(rows)
-            yield tables.written(self._record_batch(tables, rows))
+        for piece in self._pieces():
+            if (piece.view.key, piece.view.value) != (tables.view.key, tables.view.value):
+                raise _several({piece.view.store, tables.view.store})
+            for start in range(0, len(piece.block), ROWS):
+                part = part_of(piece, start, ROWS)
+                self.entries += len(part.block)
+                keys, values = tables.together(part.view, part.block)
+                if keys is None:
+                    keys = tables.keys([key_of(part, key) for key in part.block.keys.to_pylist()])
+                if values is None:
+                    values = tables.values([value_of(part, value) for value in part.block.values.to_pylist()])
+                yield tables.written(tables.batch(_places(part), keys, values))
         yield tables.finished()
-
-    def _record_batch(self, tables: Any, rows: list[_Row]) -> pyarrow.RecordBatch:
-        view = tables.view
-        odd = next((row for row in rows if (row.view.key, row.view.value) != (view.key, view.value)), None)
-        if odd is not None:
-            raise _several({odd.view.store, view.store})
-        shared = ([row.operator for row in rows], [row.view.store for row in rows], [row.shard for row in rows])
-        first = ([row.batch for row in rows], [row.change for row in rows]) if tables.changes else ()
-        keys = tables.together([row.key for row in rows], view.key)
-        if keys is None:
-            keys = tables.keys([_key(row) for row in rows])
-        values = None if view.many else tables.together([row.value for row in rows], view.value)
-        if values is None:
-            values = tables.values([_value(row) for row in rows])
-        return tables.batch((*first, *shared), keys, values)
 
     def _only_view(self) -> StoreView:
         """The one shape that all the stores have, or a refusal that says how to choose."""
@@ -117,18 +96,17 @@ class Export:
             if self.wanted.operator_fits(image, view.operator) and self.wanted.store_fits(view.store)
         ]
 
-    def _rows(self) -> Iterator[_Row]:
+    def _pieces(self) -> Iterator[Piece]:
         if self.wanted.changes is not None:
             yield from self._changed(*self.wanted.changes)
             return
         for image, shard in self.found.shards(self.wanted):
             views, operator = self.found.views[image.path], operator_id(image, shard.operator)
-            for entry in entries(self.found.storage.chunks, shard, image.settings):
-                if self.wanted.store_fits(entry.store):
-                    view = views.of(shard.operator, entry.store)
-                    yield _Row(view, operator, shard.shard, entry.key, entry.value, shard.files[-1])
+            for store, block in folded(self.found.storage.chunks, shard, image.settings):
+                if self.wanted.store_fits(store):
+                    yield Piece(views.of(shard.operator, store), operator, shard.shard, block, shard.files[-1])
 
-    def _changed(self, first: int, last: int) -> Iterator[_Row]:
+    def _changed(self, first: int, last: int) -> Iterator[Piece]:
         """Batch by batch, so that the feed is in the order of time."""
         shards = list(self.found.shards(self.wanted))
         sources = {image.path: Changes(self.found.storage, self.found.survey, image) for image in self.found.images}
@@ -136,13 +114,14 @@ class Export:
             for image, shard in shards:
                 yield from self._changes_of(sources[image.path], image, shard, batch)
 
-    def _changes_of(self, source: Changes, image: Image, shard: ShardFiles, batch: int) -> Iterator[_Row]:
+    def _changes_of(self, source: Changes, image: Image, shard: ShardFiles, batch: int) -> Iterator[Piece]:
         views, operator = self.found.views[image.path], operator_id(image, shard.operator)
         path = f"state/{shard.operator}/{shard.shard}"
-        for one in source.of(shard, batch):
-            if self.wanted.store_fits(one.store):
-                view = views.of(shard.operator, one.store)
-                yield _Row(view, operator, one.shard, one.key, one.value, path, one.batch, one.change)
+        for store, changes in groupby(source.of(shard, batch), lambda change: change.store):
+            for some in _batched(changes, ROWS) if self.wanted.store_fits(store) else ():
+                block = block_of((one.key, one.value) for one in some)
+                kinds = tuple(one.change for one in some)
+                yield Piece(views.of(shard.operator, store), operator, shard.shard, block, path, batch, kinds)
 
 
 def export(
@@ -203,52 +182,12 @@ def _several(stores: Iterable[str]) -> PlanError:
     )
 
 
-def _batched(rows: Iterator[_Row], size: int) -> Iterator[list[_Row]]:
-    while batch := list(islice(rows, size)):
+def _batched(changes: Iterator[Change], size: int) -> Iterator[list[Change]]:
+    while batch := list(islice(changes, size)):
         yield batch
 
 
-def _key(row: _Row) -> Any:
-    try:
-        return row.view.decode_key(row.key) if row.view.key is not None else row.key
-    except FormatError as error:
-        raise _at(error, row) from error
-
-
-def _value(row: _Row) -> Any:
-    if row.value is None:
-        return None
-    try:
-        return row.view.decode_value(row.value) if row.view.value is not None else row.value
-    except FormatError as error:
-        raise _at(error, row) from error
-
-
-def _at(error: FormatError, row: _Row) -> FormatError:
-    fact = f"a row of the store {row.view.store} does not fit its schema: {error.fact}"
-    return FormatError(fact, row.path, hint="stateshift verify LOCATION --deep names the file it stands in")
-
-
-def _line(row: _Row, changes: bool) -> str:
-    view = row.view
-    key, value = _key(row), _value(row)
-    plain = {
-        "operator": row.operator,
-        "store": view.store,
-        "shard": row.shard,
-        "key": view.named_key(key) if view.key is not None else {"hex": key.hex()},
-        "value": None if value is None else view.named_value(value) if view.value is not None else {"hex": value.hex()},
-    }
-    if changes:
-        plain = {"batch": row.batch, "change": row.change, **plain}
-    text = json.dumps(plain, ensure_ascii=False)
-    # What is not UTF-8 in a string is kept as a surrogate, which JSON can only say as an escape.
-    return (text if text.isascii() or _encodable(text) else json.dumps(plain)) + "\n"
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+def _places(piece: Piece) -> tuple[Any, ...]:
+    """What stands before key and value; the same for all of them, or one for each."""
+    shared = (piece.operator, piece.view.store, piece.shard)
+    return (piece.batch, list(piece.changes), *shared) if piece.changes else shared

@@ -9,6 +9,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -75,12 +76,14 @@ def entries(
                 names = views.names(shard.operator, shard.store)
                 if all(shown[shard.operator, name] >= limit for name in names):
                     continue
-                for entry in engine.reader()(storage.chunks, shard, image.settings):
-                    shown[shard.operator, entry.store] += 1
-                    if shown[shard.operator, entry.store] <= limit:
-                        view = views.of(shard.operator, entry.store)
-                        key, value = view.show_key(entry.key), view.show_value(entry.value)
-                        yield ShownEntry(shard.operator, entry.store, shard.shard, key, value)
+                for store, block in engine.reader()(storage.chunks, shard, image.settings):
+                    view = views.of(shard.operator, store)
+                    room = max(0, limit - shown[shard.operator, store])
+                    shown[shard.operator, store] += len(block)
+                    for key, value in islice(block.records(), room):
+                        assert value is not None, "what is folded has no deletes"
+                        shown_key, shown_value = view.show_key(key), view.show_value(value)
+                        yield ShownEntry(shard.operator, store, shard.shard, shown_key, shown_value)
 
 
 def _above(location: str) -> str:

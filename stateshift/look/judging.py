@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from shlex import quote
+from typing import TYPE_CHECKING
 
 from stateshift.engines.registry import ENGINES
-from stateshift.engines.spark import deep
+from stateshift.engines.spark import deep, sidecars
 from stateshift.engines.spark.findings import taking_back
+from stateshift.engines.spark.ways_out import way_out
 from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Finding
+from stateshift.survey import Finding, Image, Survey
+
+if TYPE_CHECKING:
+    from stateshift.fleet.crew import Crew
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +42,13 @@ class Judgement:
 
 
 def restartable(
-    location: str, opening: Callable[[str], Storage] = open_patiently, thorough: bool = False
+    location: str,
+    opening: Callable[[str], Storage] = open_patiently,
+    thorough: bool = False,
+    fleet: Crew | None = None,
 ) -> Judgement:
-    """Whether a job could restart from what is there. `thorough` also reads everything it needs to its end, and of
-    the earlier epochs names those that would do, if the newest does not."""
+    """Whether a job could restart from what is there. `thorough` also reads everything it needs to its end (a `fleet`
+    does, where there is one), and of the earlier epochs names those that would do, if the newest does not."""
     storage = opening(location)
     survey = next((s for s in (e.survey(storage, True) for e in ENGINES.values()) if s.images), None)
     if survey is None:
@@ -57,7 +65,7 @@ def restartable(
             findings.append(Finding("refuse", f"{image.path or location} has not committed a batch"))
         epochs = image.epochs
         if thorough:
-            found_deep = tuple(deep.findings(storage, survey, image))
+            found_deep = tuple(_deep(storage, survey, image, fleet))
             findings += found_deep
             if epochs and any(finding.level == "refuse" for finding in (*image.findings, *found_deep)):
                 epochs = deep.works(storage, image, found_deep)
@@ -65,8 +73,24 @@ def restartable(
     whole = all(i.epoch is not None and i.epoch in i.epochs for i in survey.images)
     refused = any(finding.level == "refuse" for finding in findings)
     epochs = judged[0].epochs if len(judged) == 1 else ()  # a workflow has none in common
-    told = tuple(_without_this_command(finding) for finding in findings)
+    told = tuple(_with_way_out(_without_this_command(finding), judged) for finding in findings)
     return Judgement(whole and not refused, survey.epoch, epochs, told, tuple(judged))
+
+
+def _with_way_out(finding: Finding, judged: list[JudgedImage]) -> Finding:
+    """Where an earlier epoch works, that is the way out, and said beside."""
+    if finding.level != "refuse" or finding.hint or finding.path is None or any(image.epochs for image in judged):
+        return finding
+    images = (image.path for image in judged if finding.path.startswith(image.path))
+    return replace(finding, hint=way_out(finding.path, max(images, key=len, default="")))
+
+
+def _deep(storage: Storage, survey: Survey, image: Image, fleet: Crew | None) -> Iterator[Finding]:
+    if fleet is None:
+        yield from deep.findings(storage, survey, image)
+        return
+    yield from fleet.deep(survey, image)
+    yield from sidecars.orphans(storage, survey, image)
 
 
 def _without_this_command(finding: Finding) -> Finding:

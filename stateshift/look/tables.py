@@ -9,11 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from stateshift.engines.spark.columnar import keys_of, values_of
 from stateshift.engines.spark.columns import array, arrow_type
-from stateshift.engines.spark.vectors import fits, structs
-from stateshift.engines.spark.views import StoreView
+from stateshift.engines.spark.store_view import StoreView
 from stateshift.errors import PlanError
+from stateshift.formats.blocks import Block
 from stateshift.formats.spark.types import StructType
+
+# So many rows are written together.
+ROWS = 65_536
 
 _CHANGE = [pa.field("batch", pa.int64()), pa.field("change", pa.string())]
 _PLACE = [pa.field("operator", pa.string()), pa.field("store", pa.string()), pa.field("shard", pa.int32())]
@@ -29,6 +33,8 @@ class Tables:
         kinds = [pa.field("key", key), pa.field("value", pa.list_(value) if view.many else value)]
         self._schema = pa.schema([*(_CHANGE if changes else ()), *_PLACE, *kinds])
         self._out = _Pieces()
+        self._waiting: list[pa.RecordBatch] = []
+        self._rows = 0
         try:
             self._writer = (
                 pq.ParquetWriter(self._out, self._schema) if self._parquet else pa.ipc.new_file(self._out, self._schema)
@@ -36,15 +42,10 @@ class Tables:
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
             raise PlanError(f"Parquet cannot hold these columns: {error}", hint="write .arrow or .jsonl") from error
 
-    def together(self, rows: Sequence[bytes | None], columns: StructType | None) -> pa.Array | None:
-        """Rows as an array, decoded all at once; None where they have to be decoded one by one."""
-        kind = self.view.encoder.kind
-        if columns is None or not columns.types or not fits(columns) or kind not in ("plain", "row"):
-            return None
-        whole = [row for row in rows if row is not None]
-        if len(whole) < len(rows) or (kind == "row" and any(row[:1] != b"\0" for row in whole)):
-            return None
-        return structs([row[1:] for row in whole] if kind == "row" else whole, columns)
+    def together(self, view: StoreView, block: Block) -> tuple[pa.Array | None, pa.Array | None]:
+        """Keys and values as arrays, decoded all at once; None where they have to be decoded one by one."""
+        keys = block.keys.cast(pa.binary()) if view.key is None else keys_of(view, block.keys)
+        return keys, block.values.cast(pa.binary()) if view.value is None else values_of(view, block.values)
 
     def keys(self, decoded: Sequence[Any]) -> pa.Array:
         return self._array(decoded, self._schema.field("key").type)
@@ -52,17 +53,31 @@ class Tables:
     def values(self, decoded: Sequence[Any]) -> pa.Array:
         return self._array(decoded, self._schema.field("value").type)
 
-    def batch(self, places: tuple[list[Any], ...], keys: pa.Array, values: pa.Array) -> pa.RecordBatch:
-        columns = [pa.array(column, kind) for column, kind in zip(places, self._schema.types, strict=False)]
+    def batch(self, places: tuple[Any, ...], keys: pa.Array, values: pa.Array) -> pa.RecordBatch:
+        """A place is one value for all rows, or a list with one for each."""
+        columns = [
+            pa.array(place, kind) if isinstance(place, list) else pa.repeat(pa.scalar(place, kind), len(keys))
+            for place, kind in zip(places, self._schema.types, strict=False)
+        ]
         return pa.record_batch([*columns, keys, values], schema=self._schema)
 
     def written(self, batch: pa.RecordBatch) -> bytes:
-        self._writer.write_batch(batch)
+        """Small batches wait for each other: a file of many small parts is slow to read."""
+        self._waiting.append(batch)
+        self._rows += len(batch)
+        return self._flushed() if self._rows >= ROWS else b""
+
+    def _flushed(self) -> bytes:
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting).combine_chunks()
+            self._writer.write_table(table)
+            self._waiting, self._rows = [], 0
         return self._out.taken()
 
     def finished(self) -> bytes:
+        first = self._flushed()
         self._writer.close()
-        return self._out.taken()
+        return first + self._out.taken()
 
     def _array(self, decoded: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return pa.nulls(len(decoded)) if kind == pa.null() else array(decoded, kind)

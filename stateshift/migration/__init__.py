@@ -11,7 +11,7 @@
 
 from stateshift.migration.calls import Verdict, apply, progress_of, resume, rollback, spec_of, status, verify
 from stateshift.migration.doors import Doors, real_doors, world_of
-from stateshift.migration.enlisting import enlisted
+from stateshift.migration.enlisting import enlisted, places_of
 from stateshift.migration.proposing import (
     Proposal,
     decode_proposal,
@@ -31,6 +31,7 @@ __all__ = [
     "enlisted",
     "gather",
     "jobs_of",
+    "places_of",
     "progress_of",
     "propose",
     "real_doors",

@@ -22,10 +22,8 @@ from stateshift.workdir import Workdir
 from stateshift.world import Clock, Meter, Unwatched, World
 
 if TYPE_CHECKING:
-    from stateshift.fleet import Carrier
-
-# (master, where its log goes, who is told, set once somebody asked to stop)
-OpenFleet = Callable[[str, Path, Meter, threading.Event], "Carrier"]
+    from stateshift.fleet.crew import Carrier
+    from stateshift.fleet.mustering import OpenFleet
 
 
 def open_fleet(master: str, log: Path, meter: Meter, stop: threading.Event) -> Carrier:

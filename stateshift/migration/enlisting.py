@@ -3,21 +3,15 @@ that does not come; and let go however the run ends."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from shlex import quote
-from typing import TYPE_CHECKING
 
 from stateshift.errors import Interrupted, StateshiftError
 from stateshift.migration.doors import Doors
 from stateshift.spec import Spec
-from stateshift.storage import locations
 from stateshift.workdir import Workdir
-
-if TYPE_CHECKING:
-    from stateshift.fleet import Carrier, Crew
 
 LOG = "fleet.log"
 
@@ -28,28 +22,16 @@ def enlisted(doors: Doors, master: str | None, spec: Spec, workdir: Workdir) -> 
     if master is None:
         yield doors
         return
-    from stateshift.fleet import check_places
+    from stateshift.fleet.mustering import mustered
 
-    places = places_of(spec)
-    for line in check_places(master, places):
-        doors.meter.say(f"fleet: {line}")
     workdir.create()
-    with _telling(workdir):
-        carrier = doors.open_fleet(master, workdir.path / LOG, doors.meter, doors.stop)
-    try:
+    with ExitStack() as fleet:
         with _telling(workdir):
-            crew = mustered(carrier, doors, places)
+            log = workdir.path / LOG
+            crew = fleet.enter_context(
+                mustered(doors.open_fleet, master, places_of(spec), log, doors.meter, doors.stop)
+            )
         yield replace(doors, fleet=crew)
-    finally:
-        carrier.close()
-
-
-def mustered(carrier: Carrier, doors: Doors, places: Sequence[str]) -> Crew:
-    from stateshift.fleet import Crew
-
-    crew = Crew(carrier, doors.meter)
-    crew.muster(places, [place for place in places if _is_directory(place)])
-    return crew
 
 
 @contextmanager
@@ -80,8 +62,3 @@ def places_of(spec: Spec) -> list[str]:
         )
     )
     return list(found)
-
-
-def _is_directory(place: str) -> bool:
-    path = locations.local_path(place)
-    return path is not None and os.path.isdir(path)

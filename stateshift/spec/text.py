@@ -99,6 +99,7 @@ class _Settler:
         for key, item in value.items():
             below = f"{pointer}/{escape(key)}"
             if self._is_text(Place(key, below)):
+                self._check_password(Place(key, below))
                 items[key] = self.settle(item, below, depth + 1)
         return items
 
@@ -106,9 +107,12 @@ class _Settler:
         if not self._is_text(place):
             return None
         text = _PLACEHOLDER.sub(lambda match: self._replace(match, place), place.value)
-        if any("//" in match["user"] for match in CREDENTIALS.finditer(text)):
-            self._complaints.add(Place(text, place.pointer), "a password in a URL", WHERE_CREDENTIALS_BELONG)
+        self._check_password(Place(text, place.pointer))
         return text
+
+    def _check_password(self, place: Place) -> None:
+        if any("//" in match["user"] for match in CREDENTIALS.finditer(place.value)):
+            self._complaints.add(place, "a password in a URL", WHERE_CREDENTIALS_BELONG)
 
     def _is_text(self, place: Place) -> bool:
         if "\0" not in place.value and not any("\ud800" <= letter <= "\udfff" for letter in place.value):

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import mmh3
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from stateshift.errors import FormatError, MissingFile, VerifyError
 from stateshift.step.files import digest_of
@@ -19,6 +17,9 @@ from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
 from stateshift.survey import ShardFiles
 from stateshift.world import EntriesReader, World
+
+if TYPE_CHECKING:
+    from stateshift.formats.blocks import Block
 
 Fold = dict[str, list[int]]
 
@@ -107,17 +108,24 @@ def fold_entries(
     for shard in shards:
         world.check_interrupted()
         assert read is not None, "a plan that compares entries is only made where they can be read"
-        count, total = 0, 0
-        for entry in read(storage.chunks, shard, settings):
-            store = entry.store.encode()
-            head = b"%d %d " % (len(store), len(entry.key))
-            low, high = mmh3.hash64(b"".join((head, store, entry.key, entry.value)), signed=False)
-            total += high << 64 | low
-            count += 1
         sums = folded.setdefault(shard.operator, [0, 0])
-        sums[0] += count
-        sums[1] = (sums[1] + total) % (1 << 128)
+        for store, block in read(storage.chunks, shard, settings):
+            sums[0] += len(block)
+            sums[1] = (sums[1] + _sum_of_hashes(store, block)) % (1 << 128)
     return folded
+
+
+def _sum_of_hashes(store: str, block: Block) -> int:
+    """The sum of the entries' hashes: each of "<size of the store's name> <size of the key> <store><key><value>"."""
+    from stateshift.formats.binaries import joined, lengths, numerals  # loads Arrow, for which no plan should wait
+    from stateshift.formats.spans import hash128
+
+    name = store.encode()
+    sizes = numerals(lengths(block.keys))
+    halves = hash128(joined(b"%d " % len(name), sizes, b" " + name, block.keys, block.values))
+    # Each half in two, so that their sums stay below 64 bits.
+    low, high = (int((half & 0xFFFFFFFF).sum()) + (int((half >> 32).sum()) << 32) for half in halves.transpose())
+    return low + (high << 64)
 
 
 def _compare_bytes(source: Storage, target: Storage, path: str, step: str) -> None:

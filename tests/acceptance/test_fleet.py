@@ -26,7 +26,7 @@ from tests.acceptance.standalone import Standalone, standalone
 from tests.acceptance.support import Ran, environment, stateshift
 from tests.support.checkpoints import Checkpoint
 
-pytestmark = [pytest.mark.spark, pytest.mark.row("IS-11")]
+pytestmark = pytest.mark.spark
 
 SHARDS, BATCHES = 8, 200
 OPERATIONS_PER_SECOND = 1000
@@ -162,6 +162,7 @@ def test_an_executor_that_is_killed_costs_its_steps_and_nothing_else(ground: Gro
     assert before < ground.finished("executor")
 
 
+@pytest.mark.slow
 def test_a_run_waits_for_a_worker_where_the_only_one_is_gone(ground: Ground, spark: Standalone) -> None:
     process = ground.start("worker", "--fleet", spark.master)
     wait(lambda: ground.finished("worker") >= 2, process)
@@ -171,7 +172,7 @@ def test_a_run_waits_for_a_worker_where_the_only_one_is_gone(ground: Ground, spa
     ground.expect_the_same("worker")
 
 
-@pytest.mark.parametrize("again", ["fleet", "alone"])
+@pytest.mark.parametrize("again", [pytest.param("fleet", marks=pytest.mark.slow), "alone"])
 def test_a_killed_driver_is_resumed_with_a_fleet_or_without(ground: Ground, spark: Standalone, again: str) -> None:
     name = f"driver-{again}"
     process = ground.start(name, "--fleet", spark.master)
@@ -183,6 +184,7 @@ def test_a_killed_driver_is_resumed_with_a_fleet_or_without(ground: Ground, spar
     ground.expect_the_same(name)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_fleet_at_once_and_the_run_goes_on_later(ground: Ground, spark: Standalone) -> None:
     process = ground.start("ctrl-c", "--fleet", spark.master)
     wait(lambda: ground.finished("ctrl-c") >= 1, process)
@@ -196,6 +198,7 @@ def test_ctrl_c_ends_a_fleet_at_once_and_the_run_goes_on_later(ground: Ground, s
     ground.expect_the_same("ctrl-c")
 
 
+@pytest.mark.slow
 def test_executors_without_a_package_are_named_before_anything_is_begun(ground: Ground, spark: Standalone) -> None:
     bare = ground.folder / "bare-python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
@@ -207,6 +210,7 @@ def test_executors_without_a_package_are_named_before_anything_is_begun(ground: 
     assert not (ground.folder / "target").exists()
 
 
+@pytest.mark.slow
 def test_executors_without_the_python_that_was_named_are_told_of(ground: Ground, spark: Standalone) -> None:
     ran = ground.apply("nowhere", "--fleet", spark.master, code=7, PYSPARK_PYTHON="/nowhere/python3")
     assert ran.json["message"] == "the executors have no Python at /nowhere/python3"

@@ -43,3 +43,15 @@ def test_a_long_table_is_shown_plainly_at_a_terminal_too() -> None:
 
 def test_a_line_break_in_a_cell_does_not_break_the_table() -> None:
     assert plain_text([Table(("a", "b"), (("x\ny", "z"),))]) == "  a    b\n  x y  z\n"
+
+
+def test_what_would_move_the_cursor_is_shown_as_an_escape() -> None:
+    hostile = "a\x1b[2Jb\x07\r\x9b1m\u202ec"
+    blocks = [Line(hostile), Table(("", ""), (("file", hostile),))]
+    console = Console(file=io.StringIO(), force_terminal=True, width=200, highlight=False, markup=False, no_color=True)
+    with console.capture() as shown:
+        for renderable in coloured(blocks):
+            console.print(renderable)
+    for text in (plain_text(blocks), shown.get()):
+        assert text.count(r"a\x1b[2Jb\x07\r\x9b1m\u202ec") == 2
+    assert plain_text([Line("two\nlines, é and 日本")]) == "two\nlines, é and 日本\n"

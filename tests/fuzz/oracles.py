@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from stateshift.errors import FormatError
+from stateshift.formats.blocks import Block
 
 # What content of a size may cost: lz4 expands up to 255 times, and what is decoded from it is Python's objects. The
 # constant part is a zstd window and what the libraries keep for themselves.
@@ -42,7 +43,7 @@ def attempt(decode: Callable[[], T], size: int | None = None, must_tell: bool = 
             raise Broken(f"refused without saying where: {error.fact}") from error
         if error.offset is not None and not 0 <= error.offset <= (1 << 62 if size is None else size):
             raise Broken(f"refused at byte {error.offset} of {size}: {error.fact}") from error
-        if not error.fact or "\0" in error.fact or len(error.fact) > 1000:
+        if not error.fact or len(error.fact) > 1000:
             raise Broken(f"not a fact that a person could read: {error.fact[:200]!r}") from error
         return None
 
@@ -50,6 +51,12 @@ def attempt(decode: Callable[[], T], size: int | None = None, must_tell: bool = 
 def same(one: Any, other: Any, what: str) -> None:
     if one != other:
         raise Broken(f"{what}: {repr(one)[:200]} is not {repr(other)[:200]}")
+
+
+def records_of(block: Block) -> list[tuple[bytes, bytes | None, bool]]:
+    """A block's records as tuples: key, value, whether it is merged."""
+    merges = [False] * len(block) if block.merges is None else block.merges.tolist()
+    return [(key, value, merge) for (key, value), merge in zip(block.records(), merges, strict=True)]
 
 
 def memory_max(size: int) -> int:

@@ -9,14 +9,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from stateshift.engines.spark.columnar import hashes_of, keys_of, values_of
 from stateshift.engines.spark.columns import array, arrow_type
 from stateshift.engines.spark.encoders import Encoder, decode_key, decode_list, encoder_of
-from stateshift.engines.spark.keys import key_hash, key_rule
+from stateshift.engines.spark.keys import key_rule
 from stateshift.engines.spark.rows import named
+from stateshift.engines.spark.store_view import StoreView
 from stateshift.engines.spark.vectors import fits, structs
 from stateshift.errors import FormatError
+from stateshift.formats.blocks import binary
 from stateshift.formats.spark import schema
-from stateshift.formats.spark.placement import partition_of
+from stateshift.formats.spark.placement import partition_of, signed_hash
 from stateshift.formats.spark.state_files import decode_delta
 from stateshift.formats.spark.types import StructType, decode_struct
 from stateshift.formats.spark.unsafe_row import decode_row
@@ -95,12 +98,19 @@ def run_row(data: bytes) -> None:
 
 
 def _agree(content: bytes, kind: StructType, row: Any) -> None:
-    together = structs([content], kind)
-    if row is None:
+    count = len(kind.types)
+    nulls = ((1 << count) - 1).to_bytes((count + 63) // 64 * 8, "little") + bytes(8 * count)
+    _as_columns(structs(binary([content]), kind), [row], kind)
+    _as_columns(structs(binary([nulls, content, nulls]), kind), [(None,) * count, row, (None,) * count], kind)
+
+
+def _as_columns(together: Any, alone: list[Any], kind: StructType) -> None:
+    """What was decoded as columns, the rest of the rows being sound."""
+    if None in alone:
         same(together, None, "columns of a row that is refused")
     elif together is not None:
-        alone = array([row], arrow_type(kind))
-        same(together.equals(alone) or _with_nan(alone, together), True, "a row by columns and by itself")
+        rows = array(alone, arrow_type(kind))
+        same(together.equals(rows) or _with_nan(rows, together), True, "a row by columns and by itself")
 
 
 def _with_nan(one: pa.Array, other: pa.Array) -> bool:
@@ -126,12 +136,32 @@ def run_key(data: bytes) -> None:
     kind, encoder = schemas()[head[0] % len(schemas())], ENCODERS[head[1] % len(ENCODERS)]
     if len(kind.types) > len(encoder.columns):
         key = attempt(lambda: decode_key(content, kind, encoder), must_tell=False)
+        _by_columns(content, key, kind, encoder)
         if key is not None:
             same(len(key), len(kind.types), "columns of a key")
             _usable(key, kind)
     for between in (b"", b","):
-        for item in attempt(lambda between=between: decode_list(content, kind, between), must_tell=False) or ():
+        items = attempt(lambda between=between: decode_list(content, kind, between), must_tell=False)
+        lists = values_of(StoreView("0", "s", kind, kind, Encoder("row"), True, between), binary([content]))
+        if items is None or lists is not None:
+            _as_lists(lists, items, kind)
+        for item in items or ():
             _usable(item, kind)
+
+
+def _by_columns(content: bytes, key: Any, kind: StructType, encoder: Encoder) -> None:
+    view = StoreView("0", "s", kind, kind, encoder, placed=tuple((at,) for at in range(len(kind.types))))
+    _as_columns(keys_of(view, binary([content])), [key], kind)
+    hashed = attempt(lambda: hashes_of(view, binary([content])), must_tell=False) if kind.types else None
+    alone = None if key is None else attempt(lambda: signed_hash(key, kind.types), must_tell=False)
+    same(None if hashed is None else int(hashed[0]), alone if kind.types else None, "the hash of a key by columns")
+
+
+def _as_lists(lists: Any, items: Any, kind: StructType) -> None:
+    if items is None:
+        same(lists, None, "columns of a list that is refused")
+    else:
+        _as_columns(lists[0].values, items, kind)
 
 
 def run_types(data: bytes) -> None:
@@ -148,9 +178,10 @@ def run_types(data: bytes) -> None:
     attempt(lambda: decode_row(bytes(16 + 9 * len(kind.types)), kind), must_tell=False)
     for encoder in (None, '{"keyStateEncoderType":"RangeKeyScanStateEncoderSpec","orderingOrdinals":[0]}'):
         told = {"key": text, "value": text, "encoder": encoder, "prefix": 0}
-        rule = attempt(lambda told=told: key_rule("default", told, True), must_tell=False)
+        rule = attempt(lambda told=told: key_rule(None, "default", told, True), must_tell=False)
         if rule is not None:
-            attempt(lambda rule=rule: key_hash(rule)(bytes(64)), must_tell=False)
+            view = StoreView.of_rule("default", rule)
+            attempt(lambda view=view: hashes_of(view, binary([bytes(64)])), must_tell=False)
 
 
 def _row_seeds() -> list[bytes]:
@@ -217,8 +248,22 @@ TYPE_WORDS = (
 )
 
 TARGETS = (
-    Target("row", run_row, _row_seeds, (*spark("unsafe_row", "placement"), "engines/spark/vectors.py"), WORDS, 2048),
-    Target("key", run_key, _key_seeds, ("engines/spark/encoders.py", *spark("unsafe_row")), WORDS, 1024),
+    Target(
+        "row",
+        run_row,
+        _row_seeds,
+        (*spark("unsafe_row", "placement", "placement_columns"), "engines/spark/vectors.py"),
+        WORDS,
+        2048,
+    ),
+    Target(
+        "key",
+        run_key,
+        _key_seeds,
+        ("engines/spark/encoders.py", "engines/spark/columnar.py", *spark("unsafe_row", "placement_columns")),
+        WORDS,
+        1024,
+    ),
     Target(
         "types",
         run_types,

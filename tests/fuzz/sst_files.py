@@ -26,11 +26,25 @@ def made(blocks: list[bytes], check: int, compression: int) -> bytes:
     out, index = bytearray(), []
     for number, block in enumerate(blocks):
         index.append((number.to_bytes(4, "big") + bytes(8), _put(out, block, check, compression)))
-    properties = _put(out, _entries([(DELTA, b"\x01")]), check, 0)
-    metaindex = _put(out, _entries([(b"rocksdb.properties", properties)]), check, 0)
-    place = _put(out, _entries(index, sizes=False), check, 0)
+    properties = _put(out, entries([(DELTA, b"\x01")]), check, 0)
+    metaindex = _put(out, entries([(b"rocksdb.properties", properties)]), check, 0)
+    place = _put(out, entries(index, sizes=False), check, 0)
     footer = (bytes((check,)) + metaindex + place).ljust(FOOTER - 12, b"\0")
     return bytes(out) + footer + struct.pack("<IQ", 5, MAGIC)
+
+
+def with_index(content: bytes, index: bytes) -> bytes:
+    """The same table with another index, put where the footer was."""
+    footer = content[-FOOTER:]
+    metaindex = footer[1 : 1 + _size_of_handle(footer[1:])]
+    out = bytearray(content[:-FOOTER])
+    place = _put(out, index, footer[0], 0)
+    return bytes(out) + (footer[:1] + metaindex + place).ljust(FOOTER - 12, b"\0") + footer[-12:]
+
+
+def _size_of_handle(data: bytes) -> int:
+    _, position = varint(data, 0)
+    return varint(data, position)[1]
 
 
 def with_checksums(content: bytes) -> bytes:
@@ -126,7 +140,7 @@ def checksum(data: bytes, last: int, check: int) -> int:
     return 0
 
 
-def _entries(items: list[tuple[bytes, bytes]], sizes: bool = True) -> bytes:
+def entries(items: list[tuple[bytes, bytes]], sizes: bool = True) -> bytes:
     """A block that shares no keys: every entry is a restart."""
     out, restarts = bytearray(), []
     for key, value in items:

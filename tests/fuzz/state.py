@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -12,10 +13,17 @@ import cramjam
 import xxhash
 
 from stateshift.errors import FormatError
+from stateshift.formats.blocks import Block
 from stateshift.formats.spark import state_files
 from stateshift.formats.spark.compression import CODECS, codec_of, compress, decompress
+from stateshift.formats.spark.state_blocks import (
+    SMALL,
+    decode_changelog_blocks,
+    decode_delta_blocks,
+    decode_snapshot_blocks,
+)
 from stateshift.formats.spark.state_files import Record
-from tests.fuzz.oracles import attempt, same
+from tests.fuzz.oracles import attempt, records_of, same
 from tests.fuzz.seeds import golden
 from tests.fuzz.targets import Target, spark
 
@@ -36,8 +44,10 @@ def run_codecs(data: bytes) -> None:
 
 def run_delta(data: bytes) -> None:
     content = _file(data)
-    for decode in (state_files.decode_delta, state_files.decode_snapshot):
+    pairs = ((state_files.decode_delta, decode_delta_blocks), (state_files.decode_snapshot, decode_snapshot_blocks))
+    for decode, decode_blocks in pairs:
         found = _both_ways(lambda chunks, decode=decode: list(decode(chunks)), content)
+        _as_blocks(content, found, lambda chunks, decode=decode_blocks: decode(chunks))
         if found is not None:
             same(list(state_files.decode_delta(state_files.encode_delta(found))), found, "records there and back")
             _checksums(found)
@@ -51,6 +61,7 @@ def run_changelog(data: bytes) -> None:
         return head, list(records)
 
     found = _both_ways(decode, content)
+    _as_blocks(content, None if found is None else found[1], lambda chunks: decode_changelog_blocks(chunks)[1])
     if found is not None:
         same(decode(state_files.encode_changelog(*found)), found, "a changelog there and back")
         _checksums(found[1])
@@ -62,6 +73,14 @@ def _both_ways(decode: Callable[[Iterable[bytes]], Any], content: bytes) -> Any:
     return whole
 
 
+def _as_blocks(
+    content: bytes, found: list[Record] | None, decode: Callable[[Iterable[bytes]], Iterable[Block]]
+) -> None:
+    """Block by block it is the same."""
+    blocks = attempt(lambda: [record for block in decode([content]) for record in records_of(block)])
+    same(blocks, None if found is None else [tuple(record) for record in found], "records by blocks")
+
+
 def _checksums(records: list[Record]) -> None:
     for record in records[:20]:
         with suppress(FormatError):
@@ -71,9 +90,25 @@ def _checksums(records: list[Record]) -> None:
 
 
 def _file(data: bytes) -> bytes:
-    """By the first byte: the bytes as they are, or what they would be behind one of the codecs."""
+    """By the first byte: the bytes as they are, what they would be behind one of the codecs, or as a small part of a
+    file that is large enough to be walked in many stretches at once."""
     mode, rest = (data[0], data[1:]) if data else (255, b"")
-    return b"".join(compress([rest], CODECS[mode])) if mode < 4 else rest
+    if mode in (4, 5):
+        rest = _among_many(rest, typed=mode == 5)
+    return b"".join(compress([rest], CODECS[mode % 4])) if mode < 6 else rest
+
+
+def _among_many(records: bytes, typed: bool) -> bytes:
+    many, end = _many(typed), b"\0" if typed else b"\xff\xff\xff\xff"
+    return (b"\x00\x02v2" if typed else b"") + many + records + many + end
+
+
+@cache
+def _many(typed: bool) -> bytes:
+    """Records of a few sizes, together more than `state_blocks.SMALL`."""
+    rows = ((n.to_bytes(4, "big") * 6, bytes(n % 3 * 8)) for n in range(SMALL // 44))
+    kind = b"\1" if typed else b""
+    return b"".join(kind + len(k).to_bytes(4, "big") + k + len(v).to_bytes(4, "big") + v for k, v in rows)
 
 
 def _unpacked(chunks: Iterable[bytes]) -> bytes:
@@ -121,7 +156,10 @@ def _inside(kind: str, *more: str) -> list[bytes]:
     seeds = [b"\xff" + one for one in files]
     for number, one in enumerate(files):
         with suppress(FormatError):
-            seeds.append(bytes((number % 4,)) + b"".join(decompress([one])))
+            raw = b"".join(decompress([one]))
+            seeds.append(bytes((number % 4,)) + raw)
+            if number % 8 == 0:
+                seeds += [b"\4" + raw[:-4], b"\5" + raw[4:-1]]
     return seeds
 
 
@@ -146,6 +184,6 @@ CODEC_MODULES = spark("compression", "lz4_block", "lzf", "snappy_java", "zstd_fr
 
 TARGETS = (
     Target("codecs", run_codecs, _codec_seeds, (*CODEC_MODULES, "formats/stream.py"), WORDS),
-    Target("delta", run_delta, lambda: _inside("delta", "snapshot"), spark("state_files"), WORDS),
-    Target("changelog", run_changelog, lambda: _inside("changelog"), spark("state_files"), WORDS),
+    Target("delta", run_delta, lambda: _inside("delta", "snapshot"), spark("state_files", "state_blocks"), WORDS),
+    Target("changelog", run_changelog, lambda: _inside("changelog"), spark("state_files", "state_blocks"), WORDS),
 )

@@ -93,8 +93,10 @@ def entries_of(disk: MemoryDisk) -> Entries | None:
     image: Image = survey.images[0]
     found: Entries = {}
     for shard in image.shards:
-        for entry in ENGINES["spark"].reader()(storage.chunks, shard, image.settings):
-            found[entry.operator, entry.store, shard.shard, entry.key] = entry.value
+        for store, block in ENGINES["spark"].reader()(storage.chunks, shard, image.settings):
+            for key, value in block.records():
+                assert value is not None
+                found[shard.operator, store, shard.shard, key] = value
     return found
 
 
@@ -156,12 +158,12 @@ MODULES = tuple(
         "restart",
         "chains",
         "deep",
-        "entries",
+        "folding",
+        "settling",
         "rowcheck",
         "joins",
         "sidecars",
         "snapshots",
-        "views",
     )
 )
 

@@ -7,6 +7,7 @@ import pytest
 from stateshift import look
 from stateshift.engines.spark import survey
 from stateshift.formats.spark import crc
+from stateshift.formats.spark.compression import compress, decompress
 from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.state_files import Record, decode_delta, encode_delta
 from stateshift.storage.memory import MemoryDisk
@@ -142,12 +143,37 @@ def test_hadoops_checksums_are_held_against_their_files():
     assert refused.path == zipped and refused.offset == 0 and "Spark cannot read" in refused.message
 
 
-def test_a_stale_hadoop_checksum_of_a_delta_does_no_harm_and_is_told():
-    files = with_hadoop_checksums(contents(NEWEST["dedup-zstd"]))
-    path = next(iter(needed(files)))
-    folder, _, name = path.rpartition("/")
+@pytest.mark.parametrize("changed", ["state/0/2/6.snapshot", "offsets/5", "commits/5", "sources/0/5"])
+def test_what_does_not_have_its_hadoop_checksum_is_refused_though_spark_would_start(changed):
+    files = with_hadoop_checksums(contents(NEWEST["dedup-lzf"]))
+    folder, _, name = changed.rpartition("/")
     found = judged({**files, f"{folder}/.{name}.crc": crc.encode_hadoop_crc(crc.hadoop_checksums(b"before"))})
-    assert found.restartable and [finding.level for finding in found.findings] == ["warn"]
+    (refused,) = refusals(found)
+    assert refused.path == changed and "not what was written" in refused.message and "remove" in refused.hint
+
+
+def test_operator_metadata_that_is_damaged_is_a_warning_for_spark_starts_without_it():
+    files = contents(NEWEST["window-hdfs"])
+    for damaged in (b"", b"v1\n{", files["state/0/_metadata/metadata"][:40]):
+        found = judged({**files, "state/0/_metadata/metadata": damaged})
+        assert found.restartable and [finding.level for finding in found.findings] == ["warn"]
+
+
+def test_a_file_in_another_codec_than_the_offset_log_says_is_refused():
+    files = contents(NEWEST["window-hdfs"])
+    path = "state/0/0/6.snapshot"
+    zstd = b"".join(compress(decompress([files[path]]), "zstd"))
+    (refused,) = refusals(judged({**files, path: zstd}))
+    assert refused.path == path and "the offset log says lz4" in refused.message
+
+
+def test_a_stream_joined_with_itself_has_fewer_logs_than_offsets_and_a_lost_log_is_still_refused():
+    files = contents(NEWEST["window-hdfs"])
+    twice = {p: c + b"\n" + c.splitlines()[-1] if p.startswith("offsets/") else c for p, c in files.items()}
+    found = judged(twice)
+    assert found.restartable and "is not there" in found.findings[0].message
+    lost = {path: content for path, content in twice.items() if not path.startswith("sources/")}
+    assert not judged(lost).restartable
 
 
 def test_a_stale_checksum_of_sparks_is_a_refusal():

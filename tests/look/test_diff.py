@@ -7,7 +7,6 @@ import pytest
 from stateshift import look
 from stateshift.formats.spark.offsets import PARTITIONS, decode_offsets, encode_offsets, with_conf
 from stateshift.formats.spark.state_files import Record, decode_delta, encode_delta
-from stateshift.look.piles import Piles
 from tests.formats.golden import CASES
 from tests.look.golden_images import HERE, NEWEST, contents, on_a_disk, write
 
@@ -145,15 +144,3 @@ def test_join_formats_that_keep_other_things_are_told_store_by_store():
     assert {s.store for s in found.stores if s.added} == {
         f"{side}-{kind}" for side in ("left", "right") for kind in ("keyWithTsToValues", "tsWithKey")
     }
-
-
-def test_piles_give_back_what_was_put_on_them_however_many_there_are():
-    for size in (0, 1 << 30):
-        piles = Piles(size)
-        for number in range(100):
-            piles.put(number % 2, b"key %d" % (number // 2), b"value %d" % number)
-        found = list(piles.each())
-        piles.close()
-        assert len(found) == (1 if size == 0 else 33)
-        assert all(one.keys() == other.keys() for one, other in found)
-        assert sum(len(one) for one, _ in found) == 50

@@ -24,7 +24,6 @@ import pytest
 from stateshift import migration
 from stateshift.clusters.memory import MemoryCluster
 from stateshift.clusters.protocol import JobState, Submission
-from stateshift.engines.spark.entries import entries
 from stateshift.engines.spark.survey import survey
 from stateshift.errors import AlreadyThere, JournalError, StateshiftError
 from stateshift.formats.marks import IDLE, LOCK_SUFFIX, encode_idle, fence_owner
@@ -35,6 +34,7 @@ from stateshift.storage.memory import MemoryDisk, ProcessGone
 from stateshift.storage.temporaries import is_temporary
 from tests.kill.moments import Doomed, DoomedCluster, DoomedLines, DoomedWorkdir, Moment, Moments
 from tests.support.checkpoints import Checkpoint, put
+from tests.support.entries import entries
 
 __all__ = ["COUNTS", "JOB", "FickleCluster", "Ground", "Kind", "Moment", "Mood", "Run", "Trouble"]
 

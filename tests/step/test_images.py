@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import mmh3
 import pytest
 
-from stateshift.engines.spark.entries import entries
+from stateshift.engines.spark.folding import folded
 from stateshift.errors import VerifyError
 from stateshift.formats.spark import state_files
 from stateshift.formats.spark.state_files import Record
@@ -20,7 +21,7 @@ COMPARE = CompareImages("compare/0", "spark", SOURCE, TARGET, (SHARD,), None, ("
 
 
 def world(stage: Stage) -> World:
-    return replace(stage.world, entries={"spark": entries})
+    return replace(stage.world, entries={"spark": folded})
 
 
 def delta(*records: tuple[bytes, bytes | None]) -> bytes:
@@ -89,3 +90,11 @@ def test_evidence_is_broken_by_another_entry_a_damaged_file_and_a_missing_one(st
     assert [d.place for d in COMPARE.holds(world(stage), evidence)] == [TARGET]
     stage.target.remove("2.delta")
     assert [d.place for d in COMPARE.holds(world(stage), evidence)] == [TARGET]
+
+
+def test_the_digest_is_the_sum_of_what_each_entry_hashes_to(stage: Stage) -> None:
+    """Journals hold it: the same entries have to give the same digest in every version of this program."""
+    entries = [(b"b", b"1".ljust(8, b"\0")), (b"c", b"3".ljust(8, b"\0"))]
+    hashes = [mmh3.hash64(b"7 1 default" + key + value, signed=False) for key, value in entries]
+    total = sum(high << 64 | low for low, high in hashes) % (1 << 128)
+    assert COMPARE.run(world(stage))["operators"]["0"]["digest"] == f"{total:032x}"

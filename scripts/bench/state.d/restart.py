@@ -2,15 +2,16 @@
 
     python restart.py [--pairs 7] [--provider hdfs|rocksdb]
 
-A checkpoint of 200 shards and 80 batches, the last nine of them after the last snapshot, is compacted by the command
-line. Then the same query, in one warm Spark, is started on a fresh copy of the one and of the other, in turn, with one
-new file to read; measured is from `start` until the commit log has the new batch. The table goes to
-scripts/bench/results/restart.md.
+Two checkpoints of 200 shards go on until the last snapshot is nine batches old in every shard, and are compacted by the
+command line: that of `make_checkpoint`, with 80 batches behind it, and one of RocksDB with a few. Then the same query,
+in one warm Spark, is started on a fresh copy of the one and of the other, in turn, with one new file to read; measured
+is from `start` until the commit log has the new batch. The table goes to scripts/bench/results/restart.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import statistics
@@ -21,17 +22,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from making import FILES, PROVIDERS, add_input, query, session, started
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import make_checkpoint
+from making import PROVIDERS, await_snapshots, run, session, started
 from measure import ROOT, bench_directory
 
-HERE = Path(__file__).resolve().parent
 RESULTS = ROOT / "scripts" / "bench" / "results" / "restart.md"
-SHARDS, BATCHES, TAIL, ENTRIES = 200, 71, 9, 20_000
+SHARDS, TAIL, KEYS = 200, 9, 20_000
+BEFORE = {"hdfs": 80, "rocksdb": 2}  # batches before the one of the snapshot
 
 
 @dataclass(frozen=True)
 class Compared:
     provider: str
+    batches: int
     files: int
     left: int
     pairs: list[tuple[float, ...]]
@@ -41,11 +46,12 @@ class Compared:
     def line(self) -> str:
         before, after = (statistics.median(column) for column in zip(*self.pairs, strict=True))
         ratios = sorted(b / a for a, b in self.pairs)
-        return (
-            f"| {self.provider} | {self.files:,} | {self.left:,} | {100 * self.left / self.files:.1f} % | {before:.2f} "
-            f"| {after:.2f} | {ratios[0]:.2f} / {statistics.median(ratios):.2f} / {ratios[-1]:.2f} | {len(ratios)} "
-            f"| {self.load:.1f} |"
-        )
+        cells = (
+            self.provider, self.batches, f"{self.files:,}", f"{self.left:,}", f"{100 * self.left / self.files:.1f} %",
+            f"{before:.2f}", f"{after:.2f}", " / ".join(f"{ratios[at]:.2f}" for at in (0, len(ratios) // 2, -1)),
+            len(ratios), f"{self.load:.1f}",
+        )  # fmt: skip
+        return f"| {' | '.join(map(str, cells))} |"
 
 
 def main() -> None:
@@ -64,22 +70,52 @@ def main() -> None:
 
 def compare(directory: Path, provider: str, pairs: int) -> Compared:
     place, scratch = directory / f"restart-{provider}", directory / "restart-scratch"
-    shape = ["--shards", str(SHARDS), "--batches", str(BATCHES), "--tail", str(TAIL)]
-    if not (place / "made.json").exists():
-        maker = [sys.executable, str(HERE / "making.py"), str(place), provider, str(ENTRIES), *shape]
-        subprocess.run(maker, check=True)
     shutil.rmtree(scratch, ignore_errors=True)
-    (scratch / "input").mkdir(parents=True)
-    add_input(scratch, BATCHES + TAIL, 0, ENTRIES, 50)
+    spark = session(2, PROVIDERS[provider], SHARDS, "2g")
+    batches = BEFORE[provider] + 1 + TAIL
+    if not (place / "made").exists():
+        make(spark, directory, place, provider)
+    add_input(scratch, batches)
     compact(place / "checkpoint", scratch)
     load = os.getloadavg()[0]
-    spark = session(2, PROVIDERS[provider], SHARDS, "2g")
     both = (place / "checkpoint", scratch / "compacted")
-    seconds = [tuple(first_commit(spark, one, scratch) for one in both) for _ in range(pairs + 1)]
+    seconds = [tuple(first_commit(spark, one, scratch, batches) for one in both) for _ in range(pairs + 1)]
     spark.stop()
-    left = count(scratch / "compacted")
+    files, left = count(place / "checkpoint"), count(scratch / "compacted")
     shutil.rmtree(scratch)
-    return Compared(provider, count(place / "checkpoint"), left, seconds[1:], load)  # the first pair warms Spark up
+    return Compared(provider, batches, files, left, seconds[1:], load)  # the first pair warms Spark up
+
+
+def make(spark: Any, directory: Path, place: Path, provider: str) -> None:
+    """A batch with a snapshot of every shard, and TAIL more."""
+    shutil.rmtree(place, ignore_errors=True)
+    if provider == "hdfs":
+        shutil.copytree(make_checkpoint.checkpoint(directory, SHARDS, BEFORE[provider]), place / "checkpoint")
+    else:
+        for number in range(BEFORE[provider]):
+            add_input(place, number)
+        run(counts(spark, place), place)
+    add_input(place, BEFORE[provider])
+    await_snapshots(spark, counts(spark, place), place, SHARDS, BEFORE[provider] + 1)
+    for number in range(TAIL):
+        add_input(place, BEFORE[provider] + 1 + number)
+    run(counts(spark, place), place)
+    (place / "made").touch()
+
+
+def counts(spark: Any, place: Path) -> Any:
+    """The query of `make_checkpoint`, whose checkpoint it goes on with."""
+    reader = spark.readStream.schema("key STRING").option("maxFilesPerTrigger", 1)
+    return reader.json(str(place / "input")).groupBy("key").count().writeStream.outputMode("update")
+
+
+def add_input(place: Path, number: int) -> None:
+    """All keys in the first batch, 400 in each of the others: as `make_checkpoint` has it."""
+    (place / "input").mkdir(parents=True, exist_ok=True)
+    keys = range(KEYS) if number == 0 else range(number * 100, number * 100 + 400)
+    file = place / "input" / f"{number:04}.json"
+    file.write_text("".join(json.dumps({"key": f"customer-{key}"}) + "\n" for key in keys))
+    os.utime(file, (1_767_225_600 + number, 1_767_225_600 + number))
 
 
 def compact(checkpoint: Path, scratch: Path) -> None:
@@ -89,13 +125,13 @@ def compact(checkpoint: Path, scratch: Path) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
-def first_commit(spark: Any, checkpoint: Path, scratch: Path) -> float:
+def first_commit(spark: Any, checkpoint: Path, scratch: Path, batch: int) -> float:
     """Seconds from the query's start to its first commit, on a copy of the checkpoint that is then thrown away."""
     copy = scratch / "copy"
     shutil.copytree(checkpoint, copy)
-    commit = copy / "commits" / str(BATCHES + TAIL)
+    commit = copy / "commits" / str(batch)
     began = time.perf_counter()
-    running = started(query(spark, scratch / "input", FILES), copy)
+    running = started(counts(spark, scratch), copy)
     while not commit.exists() and running.isActive:
         time.sleep(0.005)
     seconds = time.perf_counter() - began
@@ -117,13 +153,13 @@ def as_table(compared: list[Compared]) -> str:
         "# Restarting before and after a compaction",
         "",
         f"`./scripts/bench/restart` on {os.cpu_count()} cores, {time.strftime('%Y-%m-%d %H:%M')}, Spark "
-        f"{pyspark.__version__} with `local[2]`: a query of {SHARDS} shards after {BATCHES + TAIL}",
-        f"batches, {TAIL} of them after the last snapshot. Seconds from the query's start to its first commit in one "
-        "warm Spark, medians;",
-        "the ratio of each pair, after / before, as min / median / max. Hadoop's `.crc` files are counted, too.",
+        f"{pyspark.__version__} with `local[2]`: a query of {SHARDS} shards and {KEYS:,} keys,",
+        f"{TAIL} batches after the last snapshot. Seconds from the query's start to its first commit in one warm "
+        "Spark, medians; the ratio",
+        "of each pair, after / before, as min / median / max. Hadoop's `.crc` files are counted, too.",
         "",
-        "| provider | files | compacted | left | before | after | ratio | pairs | load |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| provider | batches | files | compacted | left | before | after | ratio | pairs | load |",
+        "|---|---|---|---|---|---|---|---|---|---|",
         *(one.line for one in compared),
     ]
     return "\n".join(lines) + "\n"

@@ -10,15 +10,17 @@ from typing import Any
 from stateshift.engines.spark.evolve_findings import of_evolution
 from stateshift.engines.spark.in_place import of_in_place
 from stateshift.engines.spark.joining import of_joining
-from stateshift.engines.spark.keys import key_column
+from stateshift.engines.spark.keys import SESSION_START, nameable
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.stores import StoreState, partitions_of, provider_of, stores_of
 from stateshift.engines.spark.sums import cannot_add
 from stateshift.engines.spark.wishes import PROVIDER, Wishes, wishes_of
+from stateshift.engines.spark.zip_format import other_format, seems_4_0, target_version
 from stateshift.formats.spark.types import decode_struct
 from stateshift.spec import JobSpec
 from stateshift.survey import Facts, Finding, Image
 
+ZIP_FORMAT = "zip-format"
 ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
 
 
@@ -31,6 +33,7 @@ def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     for image in facts.source.images:
         name = image.name or image.path or facts.source.location
         yield from _of_rewind(job, image, name)
+        yield from _of_zip_format(wishes, facts, image, name)
         if not wishes.any or image.epoch is None:
             continue
         yield from _of_names(wishes, image, name)
@@ -54,6 +57,19 @@ def _of_rewind(job: JobSpec, image: Image, name: str) -> Iterator[Finding]:
         f"{told}. A sink that knows batches by number (a file sink, Delta) drops what these put out, for it has them "
         "already",
         hint="clear that output from the sink, or let the job write to another place",
+    )
+
+
+def _of_zip_format(wishes: Wishes, facts: Facts, image: Image, name: str) -> Iterator[Finding]:
+    """A snapshot that is copied keeps a number that Spark 4.0 and all the others do not agree on."""
+    if wishes.of_state or not other_format(image, facts):
+        return
+    yield Finding(
+        "refuse",
+        f"{name} is of checkpoint format 2, and its snapshots are marked as Spark "
+        f"{'4.0' if seems_4_0(image, facts) else '4.1 and later'} has them: Spark {target_version(facts)} refuses them",
+        waive=ZIP_FORMAT,
+        hint='let them be written anew: "transform": [{"kind": "compact"}]',
     )
 
 
@@ -170,7 +186,7 @@ def _of_split(
         elif "column" in split and store.rules is None:
             yield Finding("refuse", f"{where} cannot be read: {store.unknown}", hint="split by shards")
         elif "column" in split:
-            lost = [key for key, rule in (store.rules or {}).items() if key_column(rule, split["column"]) is None]
+            lost = [key for key, rule in (store.rules or {}).items() if nameable(rule, split["column"]) is None]
             if lost:
                 yield Finding(
                     "refuse",
@@ -205,7 +221,7 @@ def _of_conversion(
 ) -> Iterator[Finding]:
     for store in stores:
         plain = store.rules is not None and all(
-            rule.form in ("row", "single") and "/" not in key for key, rule in store.rules.items()
+            rule.encoder.kind in ("plain", "row") and "/" not in key for key, rule in store.rules.items()
         )
         if plain and not _is_session(store):
             continue
@@ -222,4 +238,4 @@ def _of_conversion(
 def _is_session(store: StoreState) -> bool:
     """A session window's keys are split in two under RocksDB, and whole without it."""
     rules = (store.rules or {}).values()
-    return any(rule.form == "prefix" or "sessionStartTime" in rule.schema for rule in rules)
+    return any(rule.encoder.kind == "prefix" or SESSION_START in rule.schema for rule in rules)

@@ -3,9 +3,10 @@
     keys_of(view, keys)        a struct array with the key's columns
     values_of(view, values)    one with the value's, or a list array of them where the store keeps lists
     hashes_of(view, keys)      the number whose remainder is a key's shard
+    texts_of(view, at, keys)   one of a key's columns, as text
 
-Each gives None where a type or an encoding needs a loop, or where something is not as it should be: decoding entry by
-entry does it, or says what is wrong.
+The first two give None where a type or an encoding needs a loop, or where something is not as it should be: decoding
+entry by entry does it, or says what is wrong.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import pyarrow as pa
 
 from stateshift.engines.spark.columns import arrow_type
 from stateshift.engines.spark.encoders import Encoder
+from stateshift.engines.spark.keys import Path
+from stateshift.engines.spark.store_view import StoreView
 from stateshift.engines.spark.vectors import fits, structs
-from stateshift.engines.spark.views import StoreView
 from stateshift.formats.blocks import Binary, Flags, Ints, cut
 from stateshift.formats.spans import Content, Spans, spans, words
 from stateshift.formats.spark import placement_columns
+from stateshift.formats.spark.placement import signed_hash
 from stateshift.formats.spark.types import Atomic, DataType, StructType
 
 # Lists of more items are decoded one by one.
@@ -60,26 +63,36 @@ def values_of(view: StoreView, values: Binary) -> pa.Array | None:
     return _bare(found.content, found.starts, found.ends, view.value)
 
 
-def hashes_of(view: StoreView, keys: Binary) -> Ints | None:
-    """None also where nothing tells which columns place a key. The keys of a store without any are in shard 0."""
-    if view.placed is None:
-        return None
+def hashes_of(view: StoreView, keys: Binary, decoded: pa.Array | None = None) -> Ints:
+    """Asked where it is known which columns place a key; a store without any has shard 0 alone. `decoded` is what
+    `keys_of` gave, if it was asked."""
+    assert view.placed is not None, "asked before whether the placement is known"
     if not view.placed:
-        return np.zeros(len(keys), np.int32)
+        return np.zeros(len(keys), np.int64)
+    decoded = keys_of(view, keys) if decoded is None else decoded
+    columns = [_column(decoded, view.key, path) for path in view.placed] if decoded is not None else []
+    if not columns or not all(placement_columns.fits(kind) for _, kind in columns):
+        found = (signed_hash(*view.placing(view.decode_key(key))) for key in keys.to_pylist())
+        return np.fromiter(found, np.int64, len(keys))
+    arrays, kinds = zip(*columns, strict=True)
+    return placement_columns.hashes(arrays, kinds, len(keys)).astype(np.int64)
+
+
+def texts_of(view: StoreView, at: int, keys: Binary) -> list[str | None]:
+    """The column number `at`: text, whole numbers, true and false."""
     decoded = keys_of(view, keys)
-    if decoded is None:
-        return None
-    columns, kinds = [], []
-    for path in view.placed:
-        column, kind = decoded, view.key
-        for at in path:
-            assert isinstance(kind, StructType), "paths lead through structs"
-            column, kind = column.flatten()[at], kind.types[at]  # type: ignore[assignment]
-        columns.append(column)
-        kinds.append(kind)
-    if not all(placement_columns.fits(kind) for kind in kinds):  # type: ignore[arg-type]
-        return None
-    return placement_columns.hashes(columns, kinds, len(keys))  # type: ignore[arg-type]
+    if decoded is not None:
+        texts: list[str | None] = decoded.flatten()[at].cast(pa.string()).to_pylist()
+        return texts
+    values = [view.decode_key(key)[at] for key in keys.to_pylist()]
+    return [value if value is None or isinstance(value, str) else str(value).lower() for value in values]
+
+
+def _column(decoded: pa.Array, kind: Any, path: Path) -> tuple[pa.Array, DataType]:
+    """One column of a key, or one inside of it."""
+    for at in path:
+        decoded, kind = decoded.flatten()[at], kind.types[at]
+    return decoded, kind
 
 
 def _bare(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa.Array | None:

@@ -18,15 +18,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stateshift.engines.spark.entries import entries
-from stateshift.engines.spark.evolving import evolver
+from stateshift.engines.spark.evolving import Bytes, evolver
 from stateshift.engines.spark.layout import FRAME
 from stateshift.engines.spark.parts import belongs
 from stateshift.engines.spark.sums import adders
 from stateshift.survey import ShardFiles
-from stateshift.world import Entry, Read
+from stateshift.world import Read
+
+if TYPE_CHECKING:
+    from stateshift.formats.blocks import Block
 
 ROWS, PLAIN_ROWS = "stateshift.rows", "plain"
 PART = "stateshift.part"
@@ -34,55 +36,50 @@ EVOLVE = "stateshift.evolve"
 SUMS = "stateshift.sums"
 
 
-def comparable(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:
+def comparable(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[tuple[str, Block]]:
     """The entries of one shard, as far as the settings let them be seen."""
-    found = _summed(read, shard, settings) if SUMS in settings else entries(read, shard, settings)
-    if PART in settings:
-        kept = belongs(json.loads(settings[PART]), shard.operator, shard.shard)
-        found = (entry for entry in found if kept(entry.store, entry.key))
-    if EVOLVE in settings:
-        found = _evolved(found, shard, json.loads(settings[EVOLVE]))
-    if settings.get(ROWS) == PLAIN_ROWS and any(path.endswith((".zip", ".changelog")) for path in shard.files):
-        found = (
-            Entry(entry.operator, entry.store, entry.key.removeprefix(FRAME), entry.value.removeprefix(FRAME))
-            for entry in found
-        )
-    return found
+    from stateshift.engines.spark.folding import folded  # loads Arrow, for which no plan should wait
+    from stateshift.engines.spark.row_blocks import mapped
+    from stateshift.formats.binaries import without_prefix
+    from stateshift.formats.blocks import Block
+
+    kept = belongs(json.loads(settings[PART]), shard.operator, shard.shard) if PART in settings else None
+    framed = any(path.endswith((".zip", ".changelog")) for path in shard.files)
+    plain = settings.get(ROWS) == PLAIN_ROWS and framed
+    evolvers = _evolvers(shard, json.loads(settings.get(EVOLVE, "{}")), framed)
+    found = _summed(read, shard, settings) if SUMS in settings else folded(read, shard, settings)
+    for store, block in found:
+        own = kept(store, block) if kept else block
+        own = mapped(own, *evolvers[store]) if store in evolvers else own
+        yield store, Block(*(without_prefix(one, FRAME) for one in (own.keys, own.values))) if plain else own
 
 
-def _evolved(found: Iterator[Entry], shard: ShardFiles, plain: Mapping[str, Any]) -> Iterator[Entry]:
-    framed, own = any(path.endswith((".zip", ".changelog")) for path in shard.files), f"{shard.operator}/"
-    evolvers = {
-        name.removeprefix(own): evolver(one, framed) for name, one in plain.items() if name.startswith(own)
-    }
-    for entry in found:
-        if entry.store not in evolvers:
-            yield entry
-            continue
-        key, value = evolvers[entry.store]
-        yield entry._replace(key=key(entry.key), value=value(entry.value))
+def _evolvers(shard: ShardFiles, evolutions: Mapping[str, Any], framed: bool) -> dict[str, tuple[Bytes, Bytes]]:
+    own = f"{shard.operator}/"
+    return {name.removeprefix(own): evolver(one, framed) for name, one in evolutions.items() if name.startswith(own)}
 
 
-def _summed(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:
+def _summed(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[tuple[str, Block]]:
     """One shard of several checkpoints, added up: held in memory, one checkpoint after the other. A key that cannot be
     added comes as often as it is there, so that the comparison fails."""
-    from stateshift.formats.blocks import binary  # the planner, too, imports this module
+    from stateshift.engines.spark.folding import folded
+    from stateshift.formats.blocks import binary, block_of
 
     asked = json.loads(settings[SUMS])
     add = adders(shard.operator, asked["sums"])
-    found: dict[tuple[str, bytes], Entry] = {}
+    found: dict[str, dict[bytes, bytes]] = {}
     for place in asked["places"]:
         own = replace(shard, files=tuple(path for path in shard.files if path.startswith(place)))
-        again: dict[str, list[Entry]] = {}
-        for entry in entries(read, own, settings):
-            if (entry.store, entry.key) not in found:
-                found[entry.store, entry.key] = entry
-            elif entry.store in add:
-                again.setdefault(entry.store, []).append(entry)
-            else:
-                yield entry
-        for store, others in again.items():
-            known = [found[store, entry.key].value for entry in others]
-            sums = add[store](binary(known), binary([entry.value for entry in others])).to_pylist()
-            found |= {(store, e.key): e._replace(value=value) for e, value in zip(others, sums, strict=True)}
-    yield from found.values()
+        for store, block in folded(read, own, settings):
+            known = found.setdefault(store, {})
+            records = [(key, value) for key, value in block.records() if value is not None]
+            again = [(key, value) for key, value in records if key in known]
+            if again and store not in add:
+                yield store, block_of(again)
+            elif again:
+                ones = binary([known[key] for key, _ in again])
+                sums = add[store](ones, binary([value for _, value in again])).to_pylist()
+                records += [(key, value) for (key, _), value in zip(again, sums, strict=True)]
+            known |= records if store in add else [(key, value) for key, value in records if key not in known]
+    for store, items in found.items():
+        yield store, block_of(items.items())

@@ -206,7 +206,7 @@ def _spark_crc(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
 def _json(text: str | None) -> Any:
     try:
         return None if text is None else json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -1,6 +1,6 @@
 """Everything a restart needs, read to its end: what a listing cannot tell. Reads only.
 
-    every needed file       decodes; of a zip all members, RocksDB's own files too
+    every needed file       decodes, in the codec that the offset log names; of a zip all members, RocksDB's own too
     every row               lies inside its bounds, by its store's schema                        rowcheck
     every key               lies in the shard that its hash gives it                             rowcheck
     a join's indexes        are as many as its counts say, without a gap                         joins
@@ -17,14 +17,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from itertools import groupby, islice
 
-from stateshift.engines.spark import decoding, sidecars, snapshots
-from stateshift.engines.spark.entries import entries
+from stateshift.engines.spark import decoding, layout, sidecars, snapshots
+from stateshift.engines.spark.folding import folded
 from stateshift.engines.spark.joins import Join
 from stateshift.engines.spark.rowcheck import RowCheck
 from stateshift.engines.spark.survey import survey as surveyed
 from stateshift.engines.spark.views import Views, views_of
+from stateshift.engines.spark.wishes import CODEC
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import rocksdb
+from stateshift.formats.spark.compression import codec_of
 from stateshift.formats.spark.names import classify
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, ShardFiles, Survey
@@ -41,12 +43,18 @@ Place = tuple[str, int]
 
 def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
     """What is wrong with the image at its epoch, beyond what its survey has said."""
+    yield from findings_of(storage, survey, image)
+    yield from sidecars.orphans(storage, survey, image)
+
+
+def findings_of(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
+    """The same of a portion of an image, or of all of it; but for tables that nobody needs, of which one can only tell
+    where all are seen."""
     told = {finding.path for finding in image.findings if finding.level == "refuse"}
     for finding in _read(storage, survey, image):
         if finding.path is None or finding.path not in told:
             yield finding
     yield from snapshots.findings(storage, survey, image)
-    yield from sidecars.orphans(storage, survey, image)
 
 
 def works(storage: Storage, image: Image, found: Collection[Finding]) -> tuple[int, ...]:
@@ -88,7 +96,8 @@ def _logs(storage: Storage, image: Image) -> Iterator[Finding]:
         try:
             decoding.decode_file(path, storage.read(path, SMALL_MAX))
         except FormatError as error:
-            yield _damaged(path, error)
+            if not layout.is_spare(path[start:]):  # else the survey has warned of it
+                yield _damaged(path, error)
         except MissingFile as error:
             yield Finding("refuse", f"{error.fact}: a restart reads it", path=path)
 
@@ -115,7 +124,8 @@ def _state(storage: Storage, image: Image, first: Collection[Place] = ()) -> Ite
         for shard in stores:
             yield from _shard(storage, image, shard, views, join, counts[operator])
         yield from join.findings()
-    yield from _not_checked(views)
+    if shards:
+        yield from _not_checked(views)
 
 
 def _place(shard: ShardFiles) -> Place:
@@ -126,20 +136,35 @@ def _shard(
     storage: Storage, image: Image, shard: ShardFiles, views: Views, join: Join, shards: int
 ) -> Iterator[Finding]:
     check = RowCheck(storage, shard, image.settings, shards)
+    yield from _codecs(storage, image, shard)
     try:
-        for entry in entries(storage.chunks, shard, image.settings):
-            view = views.of(shard.operator, entry.store)
-            row = check.decoded(view, entry)
-            if row is not None:
-                join.add(entry.store, shard, *row)
+        for store, block in folded(storage.chunks, shard, image.settings):
+            view = views.of(shard.operator, store)
+            sound = check.sound(view, block)
+            if sound is not None:
+                join.add(view, shard, sound)
     except FormatError as error:
         join.incomplete = True
         yield _damaged(error.path or shard.files[-1], error)
     except MissingFile as error:
         join.incomplete = True
         yield Finding("refuse", f"{error.fact}: shard {shard.shard} of operator {shard.operator} needs it")
-    join.incomplete |= bool(check.broken)
+    join.incomplete |= bool(check.broken.count)
     yield from check.findings()
+
+
+def _codecs(storage: Storage, image: Image, shard: ShardFiles) -> Iterator[Finding]:
+    """We tell codecs by their first bytes; Spark goes by the offset log, and reads no other."""
+    wanted = image.settings.get(CODEC, "lz4")
+    for path in shard.files:
+        if path.endswith((".delta", ".snapshot", ".changelog")):
+            try:
+                found = codec_of(next(iter(storage.chunks(path)), b""))
+            except MissingFile:
+                continue  # said already
+            if found is not None and found != wanted:
+                yield Finding("refuse", f"{path} is compressed with {found}, and the offset log says {wanted}: Spark "
+                              "cannot read it", path=path, offset=0)  # fmt: skip
 
 
 def _not_checked(views: Views) -> Iterator[Finding]:

@@ -50,7 +50,7 @@ class Encoder:
     columns: tuple[int, ...] = ()
 
 
-PLAIN = Encoder("plain")
+PLAIN, ROW = Encoder("plain"), Encoder("row")
 
 
 def encoder_of(spec: str) -> Encoder:

@@ -57,11 +57,23 @@ def endpoints_of(reading: Reading, source_files: list[str], offsets: tuple[Sourc
         index, offset = source.source, _json(source.offset or "")
         kind = _kind(offset, bool(logs.get(index)))
         endpoints.append(Endpoint("source", index, kind, REPLAYABLE[kind]))
-        if kind == "file":
+        if kind == "file" and _is_shared(index, offsets, logs):
+            reading.warn(f"{reading.path(f'sources/{index}')} is not there: either source {index} is another one again "
+                         "(a stream that is joined with itself has one log), or its log is lost")  # fmt: skip
+        elif kind == "file":
             _require_log(reading, index, offset, logs.get(index, []))
             for path in sorted(logs.get(index, [])):
                 embedded += _places(reading, path)
     return Endpoints(tuple(endpoints), tuple(embedded))
+
+
+def _is_shared(index: str, offsets: tuple[SourceOffset, ...], logs: Mapping[str, list[str]]) -> bool:
+    """Whether this may be a source that stands in the plan a second time: Spark writes an offset for each, and one log,
+    numbered before all that have none (MicroBatchExecution, toExecutionRelationMap)."""
+    if not index.isdecimal() or int(index) < len(logs) or set(logs) != {str(n) for n in range(len(logs))}:
+        return False
+    own = next(source.offset for source in offsets if source.source == index)
+    return any(source.offset == own for source in offsets if source.source in logs)
 
 
 def misplaced(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, ...]:
@@ -101,7 +113,7 @@ def written_by(settings: Mapping[str, str], operator_metadata: bool) -> str | No
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -73,7 +73,8 @@ def _of_key(evolution: Evolution, where: str, image: Image, store: StoreState) -
     """Keys of several stores that belong together, and keys that are put together otherwise than as one row, stay."""
     alone = len([shard for shard in image.shards if shard.operator == store.operator]) == len(store.shards)
     rule = next(iter((store.rules or {}).values()), None)
-    whole = rule is not None and rule.form == "row" and rule.columns == len(json.loads(evolution.key)["fields"])
+    columns = tuple((number,) for number in range(len(json.loads(evolution.key)["fields"])))
+    whole = rule is not None and rule.encoder.kind in ("plain", "row") and rule.placed == columns
     if store.families or not alone or not whole:
         yield Finding(
             "refuse",

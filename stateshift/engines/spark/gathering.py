@@ -18,12 +18,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from stateshift.engines.spark.columnar import hashes_of
 from stateshift.engines.spark.evolving import Bytes, evolver
 from stateshift.engines.spark.folding import folded
-from stateshift.engines.spark.keys import KeyRule, key_hash
+from stateshift.engines.spark.keys import KeyRule
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
-from stateshift.engines.spark.parts import Kept, belongs
+from stateshift.engines.spark.parts import belongs
+from stateshift.engines.spark.row_blocks import mapped
 from stateshift.engines.spark.shards import framed, internal_families, unframed, with_family
+from stateshift.engines.spark.store_view import StoreView
 from stateshift.engines.spark.sums import Add, adders
 from stateshift.engines.spark.uniting import united
 from stateshift.errors import FormatError, Incompatible
@@ -77,9 +80,9 @@ class Gathering:
         change, wanted = self._framing(source.files), self.options.get("part")
         keep = belongs(wanted, source.operator, source.shard) if wanted else None
         for store, block in folded(self.open, source, self.options["settings"]):
-            own = _kept(keep, store, block) if keep else block
+            own = keep(store, block) if keep else block
             own = change(store, own) if change and len(own) else own
-            yield store, _mapped(own, None, self._evolvers[store][1]) if store in self._evolvers else own
+            yield store, mapped(own, None, self._evolvers[store][1]) if store in self._evolvers else own
 
     @cached_property
     def _families(self) -> Mapping[str, int]:
@@ -100,9 +103,9 @@ class Gathering:
         before, after = self.plain["partitions"]
         hashed = self._hashes(source, store, block)
         _check_places(source, store, block, hashed % before)
-        if store in self._rules_after:
-            block = _mapped(block, self._evolvers[store][0], None)
-            hashed = self._rules_after[store](block.keys)
+        if store in self._views_after:
+            block = mapped(block, self._evolvers[store][0], None)
+            hashed = hashes_of(self._views_after[store], block.keys)
         numbers = hashed % after
         places = np.argsort(numbers, kind="stable")
         block, numbers = block.take(places), numbers[places]
@@ -116,19 +119,23 @@ class Gathering:
         return frozenset(self.plain["targets"])
 
     def _hashes(self, source: ShardFiles, store: str, block: Block) -> Ints:
-        rule = self._rules.get(store)
-        if rule is None:
+        view = self._views.get(store)
+        if view is None:
             raise FormatError(f"entries of the store {store}, of which no schema tells", source.files[0])
-        return rule(block.keys)
+        return hashes_of(view, block.keys)
 
     @cached_property
-    def _rules(self) -> Mapping[str, Callable[[Binary], Ints]]:
-        return {store: _hashing(from_plain(KeyRule, rule)) for store, rule in self._own("rules").items()}
+    def _views(self) -> Mapping[str, StoreView]:
+        return self._views_of("rules")
 
     @cached_property
-    def _rules_after(self) -> Mapping[str, Callable[[Binary], Ints]]:
+    def _views_after(self) -> Mapping[str, StoreView]:
         """Of stores whose keys become others."""
-        return {store: _hashing(from_plain(KeyRule, rule)) for store, rule in self._own("rules_after").items()}
+        return self._views_of("rules_after")
+
+    def _views_of(self, option: str) -> Mapping[str, StoreView]:
+        rules = self._own(option).items()
+        return {store: StoreView.of_rule(store, from_plain(KeyRule, rule)) for store, rule in rules}
 
     @cached_property
     def _evolvers(self) -> Mapping[str, tuple[Bytes, Bytes]]:
@@ -165,22 +172,6 @@ class Gathering:
     def _store_of(self, key: bytes) -> tuple[str, bytes]:
         name = next(name for name, number in self._families.items() if number == int.from_bytes(key[:2], "little"))
         return f"{self.plain['store']}/{name}", key[2:]
-
-
-def _kept(keep: Kept, store: str, block: Block) -> Block:
-    return block.take(np.flatnonzero([keep(store, key) for key in block.keys.to_pylist()]))
-
-
-def _mapped(block: Block, keys: Bytes | None, values: Bytes | None) -> Block:
-    """Keys, or values, row by row."""
-    new_keys = block.keys if keys is None else binary([keys(key) for key in block.keys.to_pylist()])
-    new_values = block.values if values is None else binary([values(value) for value in block.values.to_pylist()])
-    return Block(new_keys, new_values, block.merges)
-
-
-def _hashing(rule: KeyRule) -> Callable[[Binary], Ints]:
-    hashed = key_hash(rule)
-    return lambda keys: np.fromiter((hashed(key) for key in keys.to_pylist()), np.int64, len(keys))
 
 
 def _check_places(source: ShardFiles, store: str, block: Block, places: Ints) -> None:

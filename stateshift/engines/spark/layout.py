@@ -37,6 +37,12 @@ def deepest_above(places: Iterable[str]) -> str:
     return above + "/" if above.endswith("//") else above
 
 
+def is_spare(path: str) -> bool:
+    """Operator metadata v1, which is for Spark's readers of state: a query starts without it, and with a damaged one
+    (4.3). Spark before 4.0 has none."""
+    return path.startswith("state/") and path.endswith("/_metadata/metadata")
+
+
 def offset_path(batch: int) -> str:
     return f"offsets/{batch}"
 

@@ -11,34 +11,50 @@ reads the source by.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stateshift.engines.spark.keys import KeyRule, key_column
+from stateshift.engines.spark.keys import KeyRule, nameable
+from stateshift.engines.spark.store_view import StoreView
 from stateshift.errors import FormatError
 from stateshift.plain import from_plain
 
-Kept = Callable[[str, bytes], bool]
+if TYPE_CHECKING:
+    from stateshift.formats.blocks import Block
+
+# What belongs to the part, of one store's block.
+Kept = Callable[[str, "Block"], "Block"]
 
 
 def belongs(part: Mapping[str, Any], operator: str, shard: int) -> Kept:
-    """The predicate over (store, key) of one shard's entries."""
+    """What to keep of one shard's entries."""
     if "shards" in part:
         inside = shard in part["shards"]
-        return lambda store, key: inside
+        return lambda store, block: block if inside else block.take(_none())
     values, own = frozenset(part["values"]), f"{operator}/"
-    columns = {
-        name.removeprefix(own): key_column(from_plain(KeyRule, rule), part["column"])
-        for name, rule in part["rules"].items()
-        if name.startswith(own)
-    }
+    ours = {name: rule for name, rule in part["rules"].items() if name.startswith(own)}
+    rules = {name.removeprefix(own): from_plain(KeyRule, rule) for name, rule in ours.items()}
 
-    def kept(store: str, key: bytes) -> bool:
-        column = columns.get(store)
-        if column is None:
+    def kept(store: str, block: Block) -> Block:
+        at = nameable(rules[store], part["column"]) if store in rules else None
+        if at is None:
             raise FormatError(f"entries of the store {store}, whose keys have no column {part['column']}")
-        return column(key) in values
+        return _with(block, StoreView.of_rule(store, rules[store]), at, values)
 
     return kept
+
+
+def _with(block: Block, view: StoreView, at: int, values: frozenset[str]) -> Block:
+    import numpy as np  # loaded with Arrow, for which no plan should wait
+
+    from stateshift.engines.spark.columnar import texts_of
+
+    return block.take(np.flatnonzero([text in values for text in texts_of(view, at, block.keys)]))
+
+
+def _none() -> Any:
+    import numpy as np
+
+    return np.zeros(0, np.int64)
 
 
 def shards_of(by: int, part: int, partitions: int) -> list[int]:

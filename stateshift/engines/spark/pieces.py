@@ -24,6 +24,7 @@ from stateshift.engines.spark.asked import Asked
 from stateshift.engines.spark.layout import HDFS
 from stateshift.engines.spark.stores import StoreState, partitions_of
 from stateshift.engines.spark.wishes import CODEC
+from stateshift.engines.spark.zip_format import other_format
 from stateshift.formats.spark.names import DEFAULT_STORE
 from stateshift.formats.spark.rocksdb import FIRST_TABLE
 from stateshift.survey import ShardFiles
@@ -67,7 +68,8 @@ def is_rewritten(asked: Asked, store: StoreState, shard: ShardFiles) -> bool:
     everything = asked.other_provider or CODEC in asked.conf or asked.part or asked.joining
     if asked.wishes.in_place and any(path.endswith(".zip") and asked.is_of_version(path) for path in shard.files):
         return False  # its own zip would be overwritten
-    if everything or moves(asked, store) or asked.evolves(store):
+    other = asked.wishes.of_state and other_format(asked.image, asked.facts)
+    if everything or moves(asked, store) or asked.evolves(store) or other:
         return True
     uuids = asked.wishes.format_1 and any("_" in path.rpartition("/")[2] for path in shard.files)
     return (asked.wishes.compact and not is_settled(shard, asked.size((shard,)))) or uuids

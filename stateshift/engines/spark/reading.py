@@ -42,12 +42,24 @@ class Reading:
             self.refuse(f"{self.path(path)} is damaged: {error.fact}", path, error.offset or 0)
         return None
 
+    def hinted(self, path: str, decode: Callable[[bytes], T]) -> T | None:
+        """The same for what a restart does without: a warning."""
+        try:
+            return decode(self.content(path))
+        except MissingFile:
+            return None
+        except FormatError as error:
+            self.warn(f"{self.path(path)} is damaged: {error.fact}; a restart does without it", path)
+        return None
+
     def vanished(self, path: str) -> None:
         """A listed file that is not there when it is read: the job tidies up, or somebody behind its back."""
         self.refuse(f"{self.path(path)} vanished while it was looked at: the job still runs", path)
 
-    def refuse(self, message: str, path: str | None = None, offset: int | None = None) -> None:
-        where = f"stateshift verify {quote(self.storage.location)}"
+    def refuse(
+        self, message: str, path: str | None = None, offset: int | None = None, hint: str | None = None
+    ) -> None:
+        where = hint or f"stateshift verify {quote(self.storage.location)}"
         self.findings.append(
             Finding("refuse", message, hint=where, path=path and self.path(path), offset=offset)
         )

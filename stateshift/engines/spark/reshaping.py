@@ -152,8 +152,9 @@ def _evolution(asked: Asked) -> dict[str, Any]:
         return {}
     schemas = asked.image.details["schemas"]
     framed = asked.provider == ROCKSDB
+    names = {operator.id: operator.name for operator in asked.image.operators}
     after = {
-        name: key_rule(name, {**schemas[name], "key": one.new_key}, framed)
+        name: key_rule(names.get(name.partition("/")[0]), name, {**schemas[name], "key": one.new_key}, framed)
         for name, one in asked.evolved.items()
         if one.rekeyed
     }

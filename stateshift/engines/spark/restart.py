@@ -70,6 +70,7 @@ def surveyed_image(
     settings, lines = _offsets(reading, found, epoch, planned)
     unique = _commit(reading, epoch)
     operators = _operators(reading, found, settings)
+    _refuse_foreign_state(reading, operators, settings, planned if epoch is None else epoch)
     shards = _shards(reading, found, operators, settings, unique, epoch)
     ends = endpoints_of(reading, found.sources, lines)
     return Image(
@@ -247,6 +248,18 @@ def _operators(reading: Reading, found: Found, settings: Mapping[str, str]) -> t
     return tuple(operators)
 
 
+def _refuse_foreign_state(
+    reading: Reading, operators: tuple[Operator, ...], settings: Mapping[str, str], epoch: int | None
+) -> None:
+    """State that neither of Spark's own providers keeps: which files it consists of only its provider knows."""
+    provider = settings.get("spark.sql.streaming.stateStore.providerClass", "")
+    if not operators or epoch is None or provider.rsplit(".", 1)[-1] in (*PROVIDERS, ""):
+        return
+    path = layout.offset_path(epoch)
+    fact = f"{reading.path(path)} says that {provider[:200]} keeps the state, whose files only that provider knows"
+    reading.refuse(fact, path, hint="copy the stopped job's whole checkpoint by other means")
+
+
 def _number(text: str) -> tuple[int, str]:
     return (int(text), "") if _is_number(text) else (1 << 30, text)
 
@@ -261,7 +274,9 @@ def _title(reading: Reading, found: Found, operator: str) -> str | None:
     path = _newest_metadata(found, operator, None)
     if path is None:
         return None
-    decoded = reading.decoded(path, operator_metadata.decode_operator_metadata)
+    # Spark 4.3 starts with a damaged v1, too; v2 says where the schemas are, and is needed.
+    read = reading.hinted if layout.is_spare(path) else reading.decoded
+    decoded = read(path, operator_metadata.decode_operator_metadata)
     return None if decoded is None else decoded.name
 
 

@@ -13,7 +13,7 @@
              evolve    "<operator>/<store>" -> Evolution, where rows become others (see `evolving`)
              rules_after   KeyRule of those of them whose keys do
              part      what of the entries is kept (see `parts`); all, where it is left out
-             settings  what the sources' rows are read by (see `entries`)
+             settings  what the sources' rows are read by (see `folding`)
              provider, codec, checksums     how the targets are written
              format    the number that stands in a zip's metadata (see `zip_format`); null for that of the sources, or
                        `format_without_zip` where they have none

@@ -1,4 +1,4 @@
-"""The rows of one shard, checked one by one: inside their bounds, and in the shard where their key belongs. Reads only.
+"""The rows of one shard, checked block by block: inside their bounds, in the shard where their key belongs. Reads only.
 
 An entry is what all files of the shard come to. Which of them a bad row stands in is looked for only then: the newest
 one that writes its key.
@@ -10,21 +10,35 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stateshift.engines.spark.encoders import Row
-from stateshift.engines.spark.views import StoreView
+import numpy as np
+
+from stateshift.engines.spark.columnar import hashes_of, keys_of, values_of
+from stateshift.engines.spark.store_view import StoreView
 from stateshift.errors import FormatError
+from stateshift.formats.blocks import Block
 from stateshift.formats.spark.compression import decompress
-from stateshift.formats.spark.placement import partition_of
 from stateshift.formats.spark.sst import decode_sst
 from stateshift.formats.spark.state_files import Record, decode_changelog, decode_delta
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, ShardFiles
-from stateshift.world import Entry
 
 # So many rows of a shard are told one by one, the others counted.
 ROWS_MAX = 3
 
 STRICT = "spark.sql.streaming.statefulOperator.useStrictDistribution"
+
+
+@dataclass
+class _Told:
+    """Rows with something wrong: the first of them, and how many there are."""
+
+    rows: list[tuple[bytes, Any]] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, key: bytes, what: Any) -> None:
+        self.count += 1
+        if len(self.rows) < ROWS_MAX:
+            self.rows.append((key, what))
 
 
 @dataclass
@@ -35,46 +49,56 @@ class RowCheck:
     shard: ShardFiles
     settings: Mapping[str, str]
     shards: int
-    broken: list[tuple[bytes, FormatError]] = field(default_factory=list)
-    misplaced: list[tuple[bytes, Any, int]] = field(default_factory=list)
+    broken: _Told = field(default_factory=_Told)
+    misplaced: _Told = field(default_factory=_Told)
 
-    def decoded(self, view: StoreView, entry: Entry) -> tuple[Row, Row | list[Row]] | None:
-        """Key and value of the entry; None where they do not decode, or nothing tells how they should."""
+    def sound(self, view: StoreView, block: Block) -> Block | None:
+        """The entries whose key and value decode; None where nothing tells how they should."""
         if not view.known:
             return None
+        keys = keys_of(view, block.keys)
+        if keys is None or values_of(view, block.values) is None:
+            keys, block = None, block.take(np.array(list(self._decoding(view, block)), np.int64))
+        if view.placed is not None and len(block):
+            self._place(view, block, keys)
+        return block
+
+    def _decoding(self, view: StoreView, block: Block) -> Iterator[int]:
+        """One by one: which do, and why others do not."""
+        for at, (key, value) in enumerate(block.records()):
+            try:
+                view.decode_key(key)
+                view.decode_value(value or b"")
+                yield at
+            except FormatError as error:
+                self.broken.add(key, error)
+
+    def _place(self, view: StoreView, block: Block, keys: Any) -> None:
         try:
-            key, value = view.decode_key(entry.key), view.decode_value(entry.value)
-        except FormatError as error:
-            self.broken.append((entry.key, error))
-            return None
-        if view.placed is not None:
-            self._place(view, entry, key)
-        return key, value
+            belongs = hashes_of(view, block.keys, keys) % self.shards if view.placed else np.zeros(len(block), np.int64)
+        except FormatError:  # a type whose placement is not known
+            return
+        wrong = np.flatnonzero(belongs != self.shard.shard)
+        self.misplaced.count += len(wrong)
+        for at in wrong[: max(0, ROWS_MAX - len(self.misplaced.rows))].tolist():
+            key = block.keys[at].as_py()
+            self.misplaced.rows.append((key, (view.named_key(view.decode_key(key)), int(belongs[at]))))
 
     def findings(self) -> Iterator[Finding]:
-        for key, error in self.broken[:ROWS_MAX]:
+        for key, error in self.broken.rows:
             path, offset = self._where(key)
             yield Finding("refuse", f"{path}: the row of the key {key.hex()[:64]} is damaged: {error.fact}",
                           path=path, offset=offset)  # fmt: skip
-        yield from self._more(len(self.broken), "are damaged", True)
-        for key, shown, belongs in self.misplaced[:ROWS_MAX]:
+        yield from self._more(self.broken.count, "are damaged", True)
+        for key, (shown, belongs) in self.misplaced.rows:
             path, offset = self._where(key)
             yield self._displaced(path, offset, shown, belongs)
-        yield from self._more(len(self.misplaced), "lie in a shard where they do not belong", self._strict)
+        yield from self._more(self.misplaced.count, "lie in a shard where they do not belong", self._strict)
 
     @property
     def _strict(self) -> bool:
         """Checkpoints born before 3.3 may be distributed by some of the key's columns only (SPARK-38204)."""
         return self.settings.get(STRICT) == "true"
-
-    def _place(self, view: StoreView, entry: Entry, key: Row) -> None:
-        values, types = view.placing(key)
-        try:
-            belongs = partition_of(values, types, self.shards) if types else 0
-        except FormatError:  # a type whose placement is not known
-            return
-        if belongs != self.shard.shard:
-            self.misplaced.append((entry.key, view.named_key(key), belongs))
 
     def _displaced(self, path: str, offset: int | None, key: Any, belongs: int) -> Finding:
         fact = f"{path}: the key {key} is not looked for here, but in shard {belongs}"

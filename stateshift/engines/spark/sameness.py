@@ -17,9 +17,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stateshift.engines.spark.encoders import PLAIN, bare, listed
-from stateshift.engines.spark.views import StoreView
+from stateshift.engines.spark.store_view import StoreView
+from stateshift.formats.binaries import without_first
+from stateshift.formats.blocks import Binary, binary
+from stateshift.formats.spans import spans
 
-Bytes = Callable[[bytes], bytes]
+Change = Callable[[Binary], Binary]
 Show = Callable[[bytes], Any]
 
 
@@ -27,8 +30,8 @@ Show = Callable[[bytes], Any]
 class Form:
     """How one side's bytes are brought into the common form, and shown when they are in it."""
 
-    key: Bytes
-    value: Bytes
+    key: Change
+    value: Change
     show_key: Show
     show_value: Show
 
@@ -60,7 +63,7 @@ def _as_it_is(view: StoreView) -> Form:
 
 def _bared(view: StoreView) -> Form:
     plain = replace(view, encoder=PLAIN)
-    key = _same if view.encoder == PLAIN else bare
+    key = _same if view.encoder == PLAIN else _bare
     return Form(key, _bare_value(view), plain.show_key, _show_value(plain))
 
 
@@ -69,26 +72,38 @@ def _decoded(view: StoreView) -> Form:
     return Form(_columns(view), _bare_value(view), json.loads, _show_value(plain))
 
 
-def _same(content: bytes) -> bytes:
-    return content
+def _same(items: Binary) -> Binary:
+    return items
 
 
-def _columns(view: StoreView) -> Bytes:
-    return lambda content: json.dumps(view.named_key(view.decode_key(content))).encode()
+def _bare(items: Binary) -> Binary:
+    """Rows without the byte that RocksDB's encoding puts before each."""
+    found = spans(items)
+    if (found.sizes < 1).any() or found.content[found.starts].any():
+        return _each(bare)(items)  # which says what is wrong
+    return without_first(items, 1)
 
 
-def _bare_value(view: StoreView) -> Bytes:
-    return _rows(view) if view.many else _same if view.encoder == PLAIN else bare
+def _each(change: Callable[[bytes], bytes]) -> Change:
+    return lambda items: binary([change(item) for item in items.to_pylist()])
 
 
-def _rows(view: StoreView) -> Bytes:
+def _columns(view: StoreView) -> Change:
+    return _each(lambda content: json.dumps(view.named_key(view.decode_key(content))).encode())
+
+
+def _bare_value(view: StoreView) -> Change:
+    return _rows(view) if view.many else _same if view.encoder == PLAIN else _bare
+
+
+def _rows(view: StoreView) -> Change:
     """A list as (i32LE size | 00 | row)*, which is the form without a delimiter."""
 
     def joined(content: bytes) -> bytes:
         rows = listed(content, view.delimiter)
         return b"".join((len(row) + 1).to_bytes(4, "little") + b"\0" + row for row in rows)
 
-    return joined
+    return _each(joined)
 
 
 def _show_value(view: StoreView) -> Show:

@@ -32,7 +32,7 @@ from stateshift.formats.spans import Words, hash64, missing
 BYTES_MAX = 128 * 1024 * 1024
 
 # A pile of a pile has a 1024th of the writes. What is too large even after four times are writes of few keys.
-_PILES, _LEVELS = 32, 4
+PILES, LEVELS = 32, 4
 
 _SCHEMA = pa.schema(
     [("key", pa.large_binary()), ("value", pa.large_binary()), ("merge", pa.bool_()), ("when", pa.uint64())]
@@ -56,17 +56,23 @@ def settled(writes: Iterable[Writes], between: bytes, bytes_max: int = BYTES_MAX
     for one in coming:
         held.append(one)
         size += one.size
-        if size > bytes_max and level < _LEVELS:
+        if size > bytes_max and level < LEVELS:
             break
     else:
         yield from _settled(held if size > BLOCK_BYTES else _together(held), between)
         return
-    with Piles(_PILES, _SCHEMA) as piles:
+    with Piles(PILES, _SCHEMA) as piles:
         for one in chain(_given_up(held), coming):
-            turned = hash64(one.block.keys) >> np.uint64(64 - 5 * (level + 1))
-            piles.deal(_batch(one), (turned & np.uint64(_PILES - 1)).astype(np.int64))
-        for pile in piles.each():
+            piles.deal(_batch(one), pile_of(one.block.keys, level))
+        for _, pile in piles.each():
             yield from settled(map(_writes, pile), between, bytes_max, level + 1)
+
+
+def pile_of(keys: Binary, level: int) -> Ints:
+    """Which pile each key belongs on: at each level by other bits of its hash."""
+    bits = PILES.bit_length() - 1
+    turned = hash64(keys) >> np.uint64(64 - bits * (level + 1))
+    return (turned & np.uint64(PILES - 1)).astype(np.int64)
 
 
 def _given_up(held: list[Writes]) -> Iterator[Writes]:

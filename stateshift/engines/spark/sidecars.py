@@ -2,7 +2,9 @@
 
     x.crc      Spark's (4.1 and later): a stale one makes Spark refuse the file (ChecksumCheckpointFileManager)
     .x.crc     Hadoop's, on local disks: a stale one makes a zip or an SST unreadable, which Spark opens through
-               FileSystem; logs, metadata and deltas it opens through FileContext, and does not notice
+               FileSystem; logs, metadata and deltas it opens through FileContext, and does not notice. It is all that
+               tells a log with another number in it, or the delta of another version, from what was written: a restart
+               works from them, and gives wrong results
     SSTs/x     named by the zips beside; what none of them names was left by an attempt that never committed
 
 Seen with Spark 3.5, 4.1 and 4.3.
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from stateshift.engines.spark import layout
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import crc, rocksdb
 from stateshift.storage.protocol import Storage
@@ -24,12 +27,13 @@ ZIP_MAX = 1 << 28
 def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
     """Every checksum of what the image needs, held against its file."""
     there = {file.path for file in survey.files}
+    start = len(image.path) + 1 if image.path else 0
     for path in image.needed:
         if path.endswith(".crc"):
             yield from _spark(storage, path)
         hidden = _hidden(path)
         if hidden in there:
-            yield from _hadoop(storage, path, hidden)
+            yield from _hadoop(storage, path, hidden, layout.is_spare(path[start:]))
 
 
 def orphans(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
@@ -84,8 +88,8 @@ def _spark(storage: Storage, path: str) -> Iterator[Finding]:
         )
 
 
-def _hadoop(storage: Storage, path: str, hidden: str) -> Iterator[Finding]:
-    fatal = path.endswith((".zip", ".sst"))
+def _hadoop(storage: Storage, path: str, hidden: str, spare: bool) -> Iterator[Finding]:
+    unreadable = path.endswith((".zip", ".sst"))
     try:
         wanted = crc.decode_hadoop_crc(storage.read(hidden, CHECKSUMS_MAX))
         offset = _differs(storage, path, wanted)
@@ -96,9 +100,9 @@ def _hadoop(storage: Storage, path: str, hidden: str) -> Iterator[Finding]:
         offset, fact = error.offset, f"{hidden} is damaged: {error.fact}"
     except MissingFile:
         return
-    told = "Spark cannot read the file" if fatal else "Spark does not look at them here"
+    told = "Spark cannot read the file" if unreadable else "it is not what was written, which Spark does not notice"
     hint = f"if {path} is intact otherwise, remove {hidden}: nothing needs it"
-    yield Finding("refuse" if fatal else "warn", f"{fact}: {told}", hint=hint, path=path, offset=offset)
+    yield Finding("warn" if spare else "refuse", f"{fact}: {told}", hint=hint, path=path, offset=offset)
 
 
 def _differs(storage: Storage, path: str, wanted: crc.HadoopChecksums) -> int | None:

@@ -13,8 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from stateshift.engines.spark.chains import StoreFiles, chain
-from stateshift.engines.spark.entries import entries
+from stateshift.engines.spark.folding import folded
+from stateshift.engines.spark.matching import matched
 from stateshift.errors import FormatError, MissingFile
+from stateshift.formats.binaries import joined
+from stateshift.formats.blocks import Block
 from stateshift.formats.spark import rocksdb
 from stateshift.formats.spark.names import classify
 from stateshift.storage.protocol import Storage
@@ -50,17 +53,20 @@ def _older(storage: Storage, store: StoreFiles, version: int) -> tuple[str, ...]
 
 def _compared(storage: Storage, image: Image, shard: ShardFiles, older: tuple[str, ...]) -> Iterator[Finding]:
     own = tuple(path for path in shard.files if not path.endswith((".delta", ".changelog")))
+    sides = ((0, _with(shard, older)), (1, _with(shard, own)))
+    blocks = (
+        (side, Block(joined(store.encode() + b"\0", block.keys), block.values))
+        for side, files in sides
+        for store, block in folded(storage.chunks, files, image.settings)
+    )
     try:
-        held = {(e.store, e.key): e.value for e in entries(storage.chunks, _with(shard, older), image.settings)}
-        differing = 0
-        for entry in entries(storage.chunks, _with(shard, own), image.settings):
-            differing += held.pop((entry.store, entry.key), None) != entry.value
+        differing = sum(found.differing for found in matched(blocks))
     except (FormatError, MissingFile):
         return
-    if differing or held:
+    if differing:
         yield Finding(
             "warn",
-            f"{own[0]} is not what the changes before it come to: {differing + len(held)} entries differ, and a "
+            f"{own[0]} is not what the changes before it come to: {differing} entries differ, and a "
             "restart takes those of the snapshot",
             hint=f"the other state is that of the files up to {older[-1]}",
             path=own[0],

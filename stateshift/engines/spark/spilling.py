@@ -1,8 +1,9 @@
 """Records dealt onto piles on disk, for what may be larger than memory.
 
+    Dealt           batches held in memory, and dealt onto piles once they are too many
     with Piles(count, schema) as piles:
         piles.deal(batch, numbers)     each record of the batch onto the pile of its number
-        piles.each()                   pile by pile, its batches in the order in which they were dealt
+        piles.each()                   (number, batches) pile by pile, the batches in the order in which they were dealt
 
 The files are temporary and have no name where the system can do that (everywhere but on Windows), so that nothing is
 left of them whatever ends the process.
@@ -13,7 +14,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import IO, Any
 
 import numpy as np
@@ -42,14 +42,14 @@ class Piles:
                 self._writer(number).write_batch(dealt.slice(start, count))
                 start += count
 
-    def each(self) -> Iterator[Iterator[Any]]:
+    def each(self) -> Iterator[tuple[int, Iterator[Any]]]:
         """A pile is forgotten when the next one is asked for; empty ones are left out."""
         for number in sorted(self._files):
             file = self._files[number]
             with _told():
                 self._writers[number].close()
                 file.seek(0)
-            yield iter(pa.ipc.open_stream(file))
+            yield number, iter(pa.ipc.open_stream(file))
             file.close()
 
     def _writer(self, number: int) -> Any:
@@ -58,14 +58,50 @@ class Piles:
             self._writers[number] = pa.ipc.new_stream(self._files[number], self._schema)
         return self._writers[number]
 
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
     def __enter__(self) -> Piles:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for file in self._files.values():
-            file.close()
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class Dealt:
+    """Batches that come one by one and are given back together, pile by pile: one, as long as all of them come to no
+    more than `bytes_max`, and then as many as there are."""
+
+    def __init__(self, count: int, schema: Any, bytes_max: int) -> None:
+        self._count, self._schema, self._bytes_max = count, schema, bytes_max
+        self._held: list[tuple[Any, Ints]] = []
+        self._size = 0
+        self._piles: Piles | None = None
+
+    def add(self, batch: Any, numbers: Ints) -> None:
+        self._held.append((batch, numbers))
+        self._size += batch.nbytes
+        if self._size > self._bytes_max:
+            self._piles = self._piles or Piles(self._count, self._schema)
+            for own, places in self._held:
+                self._piles.deal(own, places)
+            self._held, self._size = [], 0
+
+    def each(self) -> Iterator[Any]:
+        """Tables."""
+        if self._piles is None:
+            yield pa.Table.from_batches((batch for batch, _ in self._held), self._schema)
+            return
+        with self._piles as piles:
+            for own, places in self._held:
+                piles.deal(own, places)
+            for _, batches in piles.each():
+                yield pa.Table.from_batches(batches, self._schema)
+
+    def close(self) -> None:
+        if self._piles is not None:
+            self._piles.close()
 
 
 @contextmanager

@@ -33,6 +33,7 @@ def stores_of(image: Image, framed: bool) -> tuple[StoreState, ...]:
     """The stores of the image, each with the rules for its keys (and those of its column families)."""
     schemas: Mapping[str, Mapping[str, Any]] = image.details.get("schemas", {})
     counts = {operator.id: operator.shards for operator in image.operators}
+    names = {operator.id: operator.name for operator in image.operators}
     groups: dict[tuple[str, str], list[ShardFiles]] = {}
     for shard in image.shards:
         groups.setdefault((shard.operator, shard.store), []).append(shard)
@@ -40,9 +41,9 @@ def stores_of(image: Image, framed: bool) -> tuple[StoreState, ...]:
     for (operator, store), shards in groups.items():
         whole = f"{operator}/{store}"
         own = {n[len(operator) + 1 :]: s for n, s in schemas.items() if n == whole or n.startswith(whole + "/")}
-        rules, unknown = _rules(own, framed)
+        rules, unknown = _rules(names.get(operator), own, framed)
         single = counts[operator] == 1 and partitions_of(image) != 1
-        single = single or (bool(rules) and all(rule.form == "single" for rule in rules.values()))
+        single = single or (bool(rules) and not any(rule.placed for rule in rules.values()))
         found.append(StoreState(operator, store, tuple(shards), rules or None, single, unknown))
     return tuple(found)
 
@@ -55,9 +56,11 @@ def provider_of(image: Image) -> str | None:
     return image.operators[0].provider if image.operators else None
 
 
-def _rules(schemas: Mapping[str, Mapping[str, Any]], framed: bool) -> tuple[dict[str, KeyRule], str | None]:
+def _rules(
+    operator: str | None, schemas: Mapping[str, Mapping[str, Any]], framed: bool
+) -> tuple[dict[str, KeyRule], str | None]:
     try:
-        rules = {name: key_rule(name, schema, framed) for name, schema in schemas.items()}
+        rules = {name: key_rule(operator, name, schema, framed) for name, schema in schemas.items()}
     except FormatError as error:
         return {}, error.fact
     return rules, None if rules else "no schema tells its key"

@@ -92,24 +92,31 @@ def _add(rows: Any, more: Any, number: int, nulls: int, slots: int, width: str) 
 
     slot, byte, bit = slots + 8 * number, nulls + number // 8, 1 << number % 8
     size = np.dtype(width).itemsize
-    absent, absent_too = (side[:, byte] & bit != 0 for side in (rows, more))
+    null, null_too = (side[:, byte] & bit != 0 for side in (rows, more))
     one, other = (np.ascontiguousarray(side[:, slot : slot + size]).view(width)[:, 0] for side in (rows, more))
-    one, other = np.where(absent, 0, one), np.where(absent_too, 0, other)
-    with np.errstate(over="ignore"):
-        total = (one + other).astype(width)
-    wrapped = (other >= 0) != (total >= one) if total.dtype.kind == "i" else np.isinf(total) & np.isfinite(one + 0.0)
-    if total.dtype.kind == "f":
-        wrapped &= np.isfinite(other)
-    if wrapped.any():
-        at = int(np.flatnonzero(wrapped)[0])
-        exact = one[at].item() + other[at].item()
-        raise Incompatible(f"a sum of {exact} leaves the range of its column", hint=_BACK)
+    total = np.where(null, other, np.where(null_too, one, _total(one, other, ~(null | null_too))))
     rows[:, slot : slot + size] = total.view(np.uint8).reshape(-1, size)
-    kept = np.where(absent & absent_too, bit, 0).astype(np.uint8)
+    kept = np.where(null & null_too, bit, 0).astype(np.uint8)
     rows[:, byte] = rows[:, byte] & np.uint8(~bit & 0xFF) | kept
-    for side in (slice(slot, slot + 8), slice(byte, byte + 1)):
-        mask = 0xFF if side.stop - side.start == 8 else bit
-        more[:, side] = more[:, side] & np.uint8(~mask & 0xFF) | rows[:, side] & np.uint8(mask)
+    more[:, slot : slot + 8] = rows[:, slot : slot + 8]
+    more[:, byte] = more[:, byte] & np.uint8(~bit & 0xFF) | kept
+
+
+def _total(one: Any, other: Any, counts: Any) -> Any:
+    """The sums, of which those that count stay in the range of their type."""
+    import numpy as np
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = one + other
+    if total.dtype.kind == "i":
+        left = (other >= 0) != (total >= one)
+    else:
+        left = np.isinf(total) & np.isfinite(one) & np.isfinite(other)
+    wrong = np.flatnonzero(left & counts)
+    if len(wrong):
+        exact = one[wrong[0]].item() + other[wrong[0]].item()
+        raise Incompatible(f"a sum of {exact} leaves the range of its column", hint=_BACK)
+    return total
 
 
 def _width(kind: DataType) -> str | None:

@@ -2,7 +2,7 @@
 
 One listing, then a handful of small files per query: its id, the last offsets, the last commit, operator metadata, the
 source logs (for the absolute places in them) and, for RocksDB, the metadata inside the zips the last epoch needs.
-State itself is not decoded: that is what `entries` is for.
+State itself is not decoded: that is what `folding` is for.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
     rows are one content of words: all of them, and all structs inside, begin at multiples of 8
     a fixed column is one gather of words; a string is a gather of words, then a copy of its bytes by Arrow
+    the items of all lists are one column of their own
 
-Lists, maps, calendar intervals and variants are left to `unsafe_row`, as is everything odd: where a row does not keep
-to its bounds, `structs` gives None, and decoding it alone says what is wrong. So this has no opinions of its own; that
-both ways agree is tested on every golden checkpoint.
+Calendar intervals, variants and lists of nothing but nulls are left to `unsafe_row`, as is everything odd: where a row
+does not keep to its bounds, `structs` gives None, and decoding it alone says what is wrong. So this has no opinions of
+its own; that both ways agree is tested on every golden checkpoint.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import pyarrow as pa
 
 from stateshift.engines.spark.columns import arrow_type
 from stateshift.formats.blocks import Binary, Flags, Ints, cut
-from stateshift.formats.spans import Content, spans
-from stateshift.formats.spark.types import Atomic, DataType, DecimalType, StructType
+from stateshift.formats.spans import Content, spans, words
+from stateshift.formats.spark.types import ArrayType, Atomic, DataType, DecimalType, MapType, StructType
 
 _FIXED = {
     "boolean": "<u1", "byte": "<i1", "short": "<i2", "integer": "<i4", "long": "<i8", "float": "<f4", "double": "<f8",
@@ -36,6 +37,10 @@ def fits(kind: DataType) -> bool:
             return True
         case StructType(_, types):
             return all(map(fits, types))
+        case ArrayType(element):
+            return element != Atomic("void") and fits(element)
+        case MapType(key, value):
+            return Atomic("void") not in (key, value) and fits(key) and fits(value)
     return False
 
 
@@ -90,8 +95,17 @@ class _Buffer:
         return self._words[np.minimum(places, len(self._words) - 1)]
 
     def _column(
-        self, slots: Any, starts: Ints, ends: Ints, valid: Flags, left: Ints, kind: DataType
+        self,
+        slots: Any,
+        starts: Ints,
+        ends: Ints,
+        valid: Flags,
+        left: Ints,
+        kind: DataType,
+        owners: Ints | None = None,
     ) -> pa.Array | None:
+        """A column of a struct, or with `owners` the items of lists. `left` is what each row, or list, still has room
+        for."""
         wanted = arrow_type(kind)
         match kind:
             case Atomic("void"):
@@ -102,14 +116,56 @@ class _Buffer:
                 return _decimals(slots, valid, wanted)
         size = np.where(valid, slots & _LOW, 0).astype(np.int64)
         begin = starts + np.where(valid, slots >> np.uint64(32), 0).astype(np.int64)
-        left -= size  # the parts of one row may not add up to more than the row
-        if (valid & ((begin + size > ends) | (left < 0))).any():
+        # The parts of one row or list may not add up to more than there is of it.
+        left -= size if owners is None else np.bincount(owners, size, len(left)).astype(np.int64)
+        if (valid & ((begin + size > ends) | ((left if owners is None else left[owners]) < 0))).any():
             return None
-        if isinstance(kind, StructType):
-            return self.struct(begin, begin + size, valid, kind)
-        if isinstance(kind, DecimalType):
-            return None if (size > 16).any() else self._long_decimals(begin + size, size, valid, wanted)
+        match kind:
+            case StructType():
+                return self.struct(begin, begin + size, valid, kind)
+            case DecimalType():
+                return None if (size > 16).any() else self._long_decimals(begin + size, size, valid, wanted)
+            case ArrayType(element):
+                found = self._items(begin, size, valid, element)
+                return found and _listed(found[0], found[1], valid, wanted)
+            case MapType():
+                return self._maps(begin, size, valid, kind)
         return self._texts(begin, size, valid, wanted)
+
+    def _items(self, begin: Ints, size: Ints, valid: Flags, kind: DataType) -> tuple[Ints, pa.Array] | None:
+        """How many items each list has, and all of them one behind the other."""
+        if (valid & ((size < 8) | (begin % 8 != 0))).any():
+            return None
+        first = np.where(valid, begin // 8, 0)
+        counts = np.where(valid, self._at(first), 0).view(np.int64)
+        width = np.dtype(_FIXED[kind.name]).itemsize if isinstance(kind, Atomic) and kind.name in _FIXED else 8
+        if (valid & ((counts < 0) | (counts > 8 * size))).any():
+            return None
+        bits = (counts + 63) // 64
+        if (valid & (8 + 8 * bits + width * counts > size)).any():
+            return None
+        owners = np.repeat(np.arange(len(counts)), counts)
+        number = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
+        nulls = self._at(first[owners] + 1 + number // 64) >> (number % 64).astype(np.uint64) & np.uint64(1)
+        slots = words(self._bytes, (first + 1 + bits)[owners] * 8 + width * number)
+        left, here = np.where(valid, size, 0), nulls == 0
+        items = self._column(slots, begin[owners], (begin + size)[owners], here, left, kind, owners)
+        return None if items is None else (counts, items)
+
+    def _maps(self, begin: Ints, size: Ints, valid: Flags, kind: MapType) -> pa.Array | None:
+        """The size of the list of keys, that list, and the list of values."""
+        if (valid & ((size < 8) | (begin % 8 != 0))).any():
+            return None
+        middle = np.where(valid, self._at(np.where(valid, begin // 8, 0)), 0).view(np.int64)
+        if (valid & ((middle < 0) | (middle > size - 8))).any():
+            return None
+        keys = self._items(begin + 8, middle, valid, kind.key)
+        values = self._items(begin + 8 + middle, np.where(valid, size - 8 - middle, 0), valid, kind.value)
+        if keys is None or values is None or (keys[0] != values[0]).any() or keys[1].null_count:
+            return None
+        wanted = arrow_type(kind)
+        fields = [wanted.key_field, wanted.item_field]
+        return _listed(keys[0], pa.StructArray.from_arrays([keys[1], values[1]], fields=fields), valid, wanted)
 
     def _texts(self, begin: Ints, size: Ints, valid: Flags, wanted: pa.DataType) -> pa.Array | None:
         if int(size.sum()) >= 1 << 31:
@@ -130,6 +186,14 @@ class _Buffer:
         sign = np.where((size > 0) & (first > 127), 255, 0).astype(np.uint8)
         wide = np.where(inside, digits, sign[:, None])
         return pa.Array.from_buffers(wanted, len(size), [_bitmap(valid), pa.py_buffer(wide.tobytes())])
+
+
+def _listed(counts: Ints, items: pa.Array, valid: Flags, wanted: pa.DataType) -> pa.Array | None:
+    if len(items) >= 1 << 31:
+        return None
+    offsets = np.zeros(len(counts) + 1, np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    return pa.Array.from_buffers(wanted, len(counts), [_bitmap(valid), pa.py_buffer(offsets)], children=[items])
 
 
 def _fixed(slots: Any, valid: Flags, code: str, wanted: pa.DataType) -> pa.Array:

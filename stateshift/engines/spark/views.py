@@ -2,11 +2,6 @@
 
     Views.of(operator, store) -> StoreView        the store as entries name it: `default`, `default/<column family>`
 
-      StoreView   key, value     the columns, None where no schema tells them
-                  encoder, many  how keys, and whether values as lists, are put together
-                  placed         the columns that decide the shard, as paths into the key; () is shard 0 alone,
-                                 None where it is not known
-
 Schemas lie beside the state (`_metadata/schema` of shard 0, or `_stateSchema` for column families), prefixes and lists
 in the operator's metadata. What both leave open (Spark 3.x has no metadata) the names tell: Spark's operators have
 always called their stores and columns the same (SymmetricHashJoinStateManager, StreamingSessionWindowStateManager).
@@ -15,101 +10,27 @@ always called their stores and columns the same (SymmetricHashJoinStateManager, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 
-from stateshift.engines.spark.encoders import PLAIN, Encoder, Row, bare, decode_key, decode_list, encoder_of
+from stateshift.engines.spark.keys import is_collated, key_encoder, placed_by
 from stateshift.engines.spark.reading import SMALL
-from stateshift.engines.spark.rows import named
 from stateshift.engines.spark.settings import delimiter
+from stateshift.engines.spark.store_view import StoreView
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import operator_metadata
 from stateshift.formats.spark.names import CheckpointPath, classify
 from stateshift.formats.spark.schema import StoreSchema, decode_schema
-from stateshift.formats.spark.types import Atomic, DataType, StructType, decode_struct
-from stateshift.formats.spark.unsafe_row import decode_row
+from stateshift.formats.spark.types import Atomic, StructType, decode_struct
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image
 
 ROCKSDB, HDFS_BACKED = "rocksdb", "hdfs-backed"
 ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
 
-# One column of a key, or one inside of it.
-Path = tuple[int, ...]
-
 _JOIN_LISTS = ("-keyWithTsToValues", "-tsWithKey")
-_JOIN_SUFFIXED = ("-keyWithIndexToValue", *_JOIN_LISTS)
-_BY_WHOLE_KEY = frozenset(
-    ("stateStoreSave", "dedupe", "dedupeWithinWatermark", "symmetricHashJoin", "globalLimit", "flatMapGroupsWithState",
-     "applyInPandasWithState", "sessionWindowStateStoreSaveExec")
-)  # fmt: skip
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class StoreView:
-    """One store (or column family) of one operator, and how its bytes are read."""
-
-    operator: str
-    store: str
-    key: StructType | None = None
-    value: StructType | None = None
-    encoder: Encoder = PLAIN
-    many: bool = False
-    delimiter: bytes = b""
-    placed: tuple[Path, ...] | None = None
-
-    @property
-    def known(self) -> bool:
-        return self.key is not None and self.value is not None
-
-    def decode_key(self, content: bytes) -> Row:
-        assert self.key is not None, "asked before whether the columns are known"
-        return decode_key(content, self.key, self.encoder)
-
-    def decode_value(self, content: bytes) -> Row | list[Row]:
-        """The value's columns, a list of such where the store keeps lists."""
-        assert self.value is not None, "asked before whether the columns are known"
-        if self.many:
-            return decode_list(content, self.value, self.delimiter)
-        return decode_row(content if self.encoder.kind == "plain" else bare(content), self.value)
-
-    def show_key(self, content: bytes) -> Any:
-        """Plain JSON by column names; hexadecimal where nothing tells how to read it."""
-        try:
-            return self.named_key(self.decode_key(content)) if self.key is not None else _hex(content)
-        except FormatError:
-            return _hex(content)
-
-    def show_value(self, content: bytes) -> Any:
-        try:
-            return self.named_value(self.decode_value(content)) if self.value is not None else _hex(content)
-        except FormatError:
-            return _hex(content)
-
-    def named_key(self, key: Row) -> Any:
-        """A decoded key as plain JSON, by the names of its columns."""
-        assert self.key is not None, "asked before whether the columns are known"
-        return named(key, self.key)
-
-    def named_value(self, value: Row | list[Row]) -> Any:
-        assert self.value is not None, "asked before whether the columns are known"
-        if isinstance(value, list):
-            return [named(row, self.value) for row in value]
-        return named(value, self.value)
-
-    def placing(self, key: Row) -> tuple[list[Any], list[DataType]]:
-        """The values, and their types, that a key's shard is computed from."""
-        assert self.key is not None and self.placed is not None, "asked before whether the placement is known"
-        values, types = [], []
-        for path in self.placed:
-            value, kind = key, self.key
-            for at in path:
-                value, kind = value[at], kind.types[at]  # type: ignore[assignment]
-            values.append(value)
-            types.append(kind)
-        return values, types  # type: ignore[return-value]
 
 
 class Views:
@@ -166,13 +87,14 @@ def _view(
     try:
         key, value = decode_struct(schema.key), decode_struct(schema.value)
         value = value if family else _with_wide_timeout(value, operator)
-        encoder = _encoder(schema, key, provider, metadata)
+        prefix = max((store.prefix_columns for store in metadata.stores), default=0) if metadata else 0
+        encoder = key_encoder(key, schema.encoder, prefix, provider == ROCKSDB)
     except FormatError:
         return empty
     if provider not in (ROCKSDB, HDFS_BACKED):
         return empty
     name = schema.name if family else empty.store
-    placed = None if _collated(schema.key) else _placed(operator, name, key)
+    placed = None if is_collated(schema.key) else placed_by(operator, name, key)
     many = family and keeps_lists(name, metadata)
     return replace(empty, key=key, value=value, encoder=encoder, many=many, placed=placed)
 
@@ -185,24 +107,6 @@ def _with_wide_timeout(value: StructType, operator: str | None) -> StructType:
     return replace(value, types=(*value.types[:-1], Atomic("long")))
 
 
-def _encoder(
-    schema: StoreSchema, key: StructType, provider: str | None, metadata: operator_metadata.OperatorMetadata | None
-) -> Encoder:
-    if provider != ROCKSDB:
-        return PLAIN
-    if schema.encoder:
-        return encoder_of(schema.encoder)
-    prefix = max((store.prefix_columns for store in metadata.stores), default=0) if metadata else 0
-    if not prefix and _is_session(key):
-        prefix = len(key.types) - 1
-    return Encoder("prefix", tuple(range(prefix))) if 0 < prefix < len(key.types) else Encoder("row")
-
-
-def _is_session(key: StructType) -> bool:
-    """Session windows are kept by key and the start of the session, which is found by a scan over the key."""
-    return len(key.names) > 1 and key.names[-1] == "sessionStartTime"
-
-
 def keeps_lists(store: str, metadata: operator_metadata.OperatorMetadata | None) -> bool:
     """Whether the values of a column family are lists."""
     if store.endswith(_JOIN_LISTS):
@@ -212,37 +116,6 @@ def keeps_lists(store: str, metadata: operator_metadata.OperatorMetadata | None)
         isinstance(one, dict) and one.get("stateName") == store and "List" in str(one.get("stateVariableType"))
         for one in (variables if isinstance(variables, list) else ())
     )
-
-
-def _placed(operator: str | None, store: str, key: StructType) -> tuple[Path, ...] | None:
-    """Which columns decide the shard: those by which the operator's input is distributed."""
-    count = len(key.types)
-    if all(kind == Atomic("void") for kind in key.types):
-        return ()
-    if store.endswith(_JOIN_SUFFIXED) or _is_session(key):
-        return tuple((at,) for at in range(count - 1))
-    if operator is not None and operator.startswith("transformWithState"):
-        return _placed_by_group(key)
-    if operator is None or operator in _BY_WHOLE_KEY:
-        return tuple((at,) for at in range(count))
-    return None
-
-
-def _placed_by_group(key: StructType) -> tuple[Path, ...]:
-    """transformWithState: the grouping key, which maps, timers and times to live keep inside of a composite one."""
-    if "key" in key.names and len(key.names) > 1:
-        return ((key.names.index("key"),),)
-    if "elementKey" in key.names:
-        at = key.names.index("elementKey")
-        inner = key.types[at]
-        composite = isinstance(inner, StructType) and inner.names == ("key", "userKey")
-        return ((at, 0),) if composite else ((at,),)
-    return tuple((at,) for at in range(len(key.types)))
-
-
-def _collated(schema: str) -> bool:
-    """Collated strings are placed by their collation's own key, which only the ICU library can compute."""
-    return "__COLLATIONS" in schema or "string collate" in schema
 
 
 def _metadata(storage: Storage, files: Mapping[str, CheckpointPath]) -> operator_metadata.OperatorMetadata | None:
@@ -271,7 +144,3 @@ def _decoded(storage: Storage, path: str, decode: Callable[[bytes], T]) -> T | N
         return decode(storage.read(path, SMALL))
     except (FormatError, MissingFile):
         return None
-
-
-def _hex(content: bytes) -> dict[str, str]:
-    return {"hex": content.hex()}

@@ -29,6 +29,15 @@ def zip_format_guessed(asked: Asked) -> int:
     return 2 if seems_4_0(asked.image, asked.facts) else 1
 
 
+def other_format(image: Image, facts: Facts) -> bool:
+    """Whether the image has zips that the target's Spark refuses for their number, as far as both are known."""
+    version = target_version(facts)
+    if version is None or is_4_0(version) == seems_4_0(image, facts):
+        return False
+    names = (path.rpartition("/")[2] for shard in image.shards for path in shard.files)
+    return any(name.endswith(".zip") and "_" in name for name in names)
+
+
 def target_version(facts: Facts) -> str | None:
     return facts.target_cluster.version if facts.target_cluster else None
 

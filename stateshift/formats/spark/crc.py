@@ -22,6 +22,7 @@ from stateshift.errors import FormatError
 from stateshift.formats.spark.text import decode_object, decode_text, encode_object, number_of
 
 _HADOOP_MAGIC = b"crc\x00"
+_CHUNK_MAX = 1 << 24  # Hadoop's own is 512; a chunk is held in memory
 _HADOOP, _SPARK = "a Hadoop checksum file", "a Spark checksum file"
 
 
@@ -64,7 +65,7 @@ def decode_hadoop_crc(content: bytes) -> HadoopChecksums:
     if len(content) < 8 or len(content) % 4:
         raise FormatError(f"{_HADOOP} ends early", None, len(content))
     (chunk,) = struct.unpack_from(">i", content, 4)
-    if chunk <= 0:
+    if not 0 < chunk <= _CHUNK_MAX:
         raise FormatError(f"{_HADOOP} claims chunks of {chunk} bytes", None, 4)
     return HadoopChecksums(chunk, struct.unpack_from(f">{len(content) // 4 - 2}I", content, 8))
 

@@ -97,7 +97,7 @@ def _moved_paths(found: re.Match[str], relocation: Relocation) -> str:
         new = relocation.new(path)
         if new is None:
             raise FormatError(f"{_WHAT} names the schema file {path}, which lies under no directory that moves")
-        return json.dumps(new, ensure_ascii=False)
+        return encode_object(new)
 
     start = found.start(1) - found.start()
     return found[0][:start] + _STRING.sub(moved, found[1])

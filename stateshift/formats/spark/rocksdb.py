@@ -16,6 +16,7 @@ other is refused, for its writes would be missed.
 from __future__ import annotations
 
 import io
+import re
 import struct
 import zipfile
 import zlib
@@ -27,7 +28,14 @@ from typing import Any
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.crc import masked_crc32c
-from stateshift.formats.spark.text import decode_object, decode_text, decode_version, encode_object, number_of
+from stateshift.formats.spark.text import (
+    decode_object,
+    decode_text,
+    decode_version,
+    encode_object,
+    half_pairs,
+    number_of,
+)
 
 VERSIONS = (1, 2)
 FIRST_TABLE = 2  # of a database that we make: the number before it is its MANIFEST's
@@ -39,6 +47,7 @@ MEMBER_BYTES_MAX = 64 * 1024 * 1024
 # itself reaches 1,032.
 METADATA_RATIO_MAX, DEFLATE_RATIO_MAX = 200, 1032
 
+_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 _LOG_BLOCK = 32_768
 _BATCH = struct.Struct("<IHBQI")
 _WHAT = "a RocksDB snapshot"
@@ -80,7 +89,7 @@ def check_zip(content: bytes) -> None:
         bad = archive.testzip()
         if bad is not None:
             start = archive.getinfo(bad).header_offset
-            raise FormatError(f"{_WHAT} is damaged: {bad!r} in it does not have its checksum", None, start)
+            raise FormatError(f"{_WHAT} is damaged: {bad[:80]!r} in it does not have its checksum", None, start)
 
 
 @contextmanager
@@ -150,8 +159,10 @@ def _check_room(archive: zipfile.ZipFile, size: int) -> None:
     if sum(member.compress_size for member in members) > size:
         raise FormatError(f"{_WHAT} holds files that lie over each other", None, 0)
     for member in members:
+        if not 0 <= member.header_offset < size:
+            raise FormatError(f"{_WHAT} lists {member.filename[:80]!r} where it has no bytes", None, size)
         if member.file_size > DEFLATE_RATIO_MAX * member.compress_size + 64:
-            claim = f"{member.filename!r} of {member.file_size} bytes in {member.compress_size}"
+            claim = f"{member.filename[:80]!r} of {member.file_size} bytes in {member.compress_size}"
             raise FormatError(f"{_WHAT} holds a file that cannot be: {claim}", None, member.header_offset)
 
 
@@ -159,7 +170,8 @@ def _check_members(archive: zipfile.ZipFile) -> None:
     for member in archive.infolist():
         name = member.filename
         if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name:
-            raise FormatError(f"{_WHAT} holds a file with a name that climbs out: {name!r}", None, member.header_offset)
+            fact = f"{_WHAT} holds a file with a name that climbs out: {name[:80]!r}"
+            raise FormatError(fact, None, member.header_offset)
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise FormatError(f"{_WHAT} holds a file compressed as Java never does", None, member.header_offset)
         # What goes beyond the first block of a log we have no file of.
@@ -199,7 +211,7 @@ def _tables(plain: dict[str, Any], start: int) -> tuple[Table, ...]:
 
 def _table(item: Any, start: int) -> Table:
     names = (item.get("localFileName"), item.get("dfsSstFileName")) if isinstance(item, dict) else (None, None)
-    if not all(isinstance(name, str) and name and "/" not in name and "\\" not in name for name in names):
+    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
         raise FormatError(f"{_WHAT} lists a table without a plain name", None, start)
     return Table(str(names[0]), str(names[1]), number_of(item, "sizeBytes", _WHAT, start))
 
@@ -207,7 +219,8 @@ def _table(item: Any, start: int) -> Table:
 def _families(plain: dict[str, Any], start: int) -> dict[str, int]:
     families = plain.get("columnFamilyMapping") or {}
     right = isinstance(families, dict) and all(
-        isinstance(value, int) and 0 <= value < 1 << 15 for value in families.values()
+        isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 15 and not half_pairs(name)
+        for name, value in families.items()
     )
     if not right or len(set(families.values())) != len(families):
         raise FormatError(f"{_WHAT} has column families without ids of their own", None, start)

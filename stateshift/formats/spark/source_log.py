@@ -137,7 +137,7 @@ def replace_token(text: str, pattern: re.Pattern[str], old: str, new: str, offse
     found = pattern.search(text)
     if found is None or json.loads(found[1], strict=False) != old:
         raise FormatError("the place of the path in its line is not plain", None, offset)
-    return text[: found.start(1)] + json.dumps(new, ensure_ascii=False) + text[found.end(1) :]
+    return text[: found.start(1)] + encode_object(new) + text[found.end(1) :]
 
 
 def _path_of(fields: Mapping[str, Any], offset: int) -> str:

@@ -18,7 +18,8 @@ deletions, dictionaries, ingested files) Spark does not write; they are refused 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import cramjam
@@ -33,10 +34,10 @@ DELETES = (0, 7)
 
 _MAGIC = 0x88E241B785F4CFF7
 _FOOTER, _TRAILER = 53, 5
-# How often its stored size a block may hold: lz4 has one byte for 255, zstd three for 128 KiB, of which RocksDB's
-# blocks of some KiB never come near.
 # How often its size the keys of a block may come to: of 16 entries only the first has its key whole.
 _SHARING_MAX = 16
+# How often its stored size a block may hold: lz4 has one byte for 255, zstd three for 128 KiB, of which RocksDB's
+# blocks of some KiB never come near.
 _EXPANSION_MAX = {4: 255, 5: 255, 7: 4096}
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
@@ -50,6 +51,9 @@ class TableEntry(NamedTuple):
     sequence: int
     kind: int
     value: bytes
+
+
+BEFORE_ALL = TableEntry(b"", 1 << 56, PUT, b"")
 
 
 class _Handle(NamedTuple):
@@ -66,8 +70,12 @@ class DataBlock(NamedTuple):
 
 def decode_sst(content: bytes) -> Iterator[TableEntry]:
     """The table's entries in their order: keys ascending, of one key the newest first."""
-    last = TableEntry(b"", 1 << 56, PUT, b"")
-    for block in data_blocks(content):
+    return in_order(data_blocks(content), BEFORE_ALL)
+
+
+def in_order(blocks: Iterable[DataBlock], last: TableEntry) -> Iterator[TableEntry]:
+    """The entries of blocks that come after the entry `last`."""
+    for block in blocks:
         for entry in entries_of(block):
             if entry.key < last.key or (entry.key == last.key and entry.sequence >= last.sequence):
                 raise FormatError(f"{_WHAT} holds entries that are not in their order", None, block.offset)
@@ -111,13 +119,19 @@ def _decode_footer(content: bytes) -> tuple[int, _Handle, _Handle]:
         raise UnknownVersion(f"{_WHAT} of format version {version}; known are 2 to 5", None, len(content) - 12)
     if content[start] not in _CHECKSUMS:
         raise FormatError(f"{_WHAT} has the unknown checksum type {content[start]}", None, start)
-    metaindex, position = _handle(content, start + 1, len(content) - 12)
-    index, _ = _handle(content, position, len(content) - 12)
+    with _placed(start):
+        metaindex, position = _handle(content, start + 1, len(content) - 12)
+        index, _ = _handle(content, position, len(content) - 12)
     return content[start], metaindex, index
 
 
 def _check_properties(content: bytes, metaindex: _Handle, check: int) -> bool:
     """Whether the index is delta-encoded. What we could misread is refused."""
+    with _placed(metaindex.offset):
+        return _checked_properties(content, metaindex, check)
+
+
+def _checked_properties(content: bytes, metaindex: _Handle, check: int) -> bool:
     delta = False
     for name, value in _entries(_block(content, metaindex, check), metaindex.offset):
         place = _handle(value, 0, len(value))[0] if value else None
@@ -149,7 +163,7 @@ def _checked(content: bytes, handle: _Handle, check: int) -> bytes:
     offset, size = handle
     end = offset + size
     if end + _TRAILER > len(content):
-        raise FormatError(f"{_WHAT} ends early: a block of {size} bytes", None, offset)
+        raise FormatError(f"{_WHAT} ends before its block of {size} bytes at {offset} does", None, len(content))
     expected = _CHECKSUMS[check]
     if expected and expected(content[offset:end], content[end]) != _U32.unpack_from(content, end + 1)[0]:
         raise FormatError(f"{_WHAT}: a block's checksum does not fit its content", None, offset)
@@ -163,7 +177,8 @@ def _decompressed(data: bytes, kind: int, offset: int) -> bytes:
         return snappy_java.decompressed(data, offset)
     if kind not in (4, 5, 7):
         raise FormatError(f"{_WHAT} has a block of unknown compression {kind}", None, offset)
-    raw, position = _varint(data, 0, len(data))
+    with _placed(offset):
+        raw, position = _varint(data, 0, len(data))
     if raw > min(1 << 30, _EXPANSION_MAX[kind] * len(data) + 64):
         raise FormatError(f"{_WHAT}: a block of {len(data)} bytes claims to hold {raw}", None, offset)
     try:
@@ -184,25 +199,31 @@ def _entries(block: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
     end = _end_of_entries(block, offset)
     position, key = 0, b""
     room = _SHARING_MAX * len(block)
-    while position < end:
-        shared, position = _varint(block, position, end)
-        unshared, position = _varint(block, position, end)
-        size, position = _varint(block, position, end)
-        middle = position + unshared
-        room -= shared
-        if shared > len(key) or middle + size > end or room < 0:
-            raise FormatError(f"{_WHAT}: an entry is larger than its block", None, offset)
-        key = key[:shared] + block[position:middle]
-        position = middle + size
-        yield key, block[middle:position]
+    with _placed(offset):
+        while position < end:
+            shared, position = _varint(block, position, end)
+            unshared, position = _varint(block, position, end)
+            size, position = _varint(block, position, end)
+            middle = position + unshared
+            room -= shared
+            if shared > len(key) or middle + size > end or room < 0:
+                raise FormatError(f"{_WHAT}: an entry is larger than its block", None, offset)
+            key = key[:shared] + block[position:middle]
+            position = middle + size
+            yield key, block[middle:position]
 
 
 def _index(block: bytes, place: _Handle, delta: bool) -> Iterator[_Handle]:
-    if not delta:
+    with _placed(place.offset):
+        if delta:
+            yield from _delta_index(block, place.offset)
+            return
         for _, value in _entries(block, place.offset):
             yield _handle(value, 0, len(value))[0]
-        return
-    end = _end_of_entries(block, place.offset)
+
+
+def _delta_index(block: bytes, offset: int) -> Iterator[_Handle]:
+    end = _end_of_entries(block, offset)
     position, handle = 0, _Handle(0, 0)
     while position < end:
         shared, position = _varint(block, position, end)
@@ -215,7 +236,7 @@ def _index(block: bytes, place: _Handle, delta: bool) -> Iterator[_Handle]:
             change = zigzag >> 1 if not zigzag & 1 else -(zigzag >> 1) - 1
             handle = _Handle(handle.offset + handle.size + _TRAILER, handle.size + change)
         if handle.size < 0:
-            raise FormatError(f"{_WHAT}: a block of {handle.size} bytes", None, place.offset)
+            raise FormatError(f"{_WHAT}: a block of {handle.size} bytes", None, offset)
         yield handle
 
 
@@ -233,6 +254,16 @@ def _handle(data: bytes, position: int, end: int) -> tuple[_Handle, int]:
     return _Handle(offset, size), position
 
 
+@contextmanager
+def _placed(offset: int) -> Iterator[None]:
+    """What is wrong inside of a block is said to be at the block's place: within, bytes are counted as they come out
+    of the compression."""
+    try:
+        yield
+    except FormatError as error:
+        raise error if error.offset is not None else FormatError(error.fact, None, offset) from error
+
+
 def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
     if position < end and data[position] < 0x80:
         return data[position], position + 1
@@ -244,7 +275,7 @@ def _varint(data: bytes, position: int, end: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, position
         shift += 7
-    raise FormatError(f"{_WHAT}: a number that does not end", None, min(position, end))
+    raise FormatError(f"{_WHAT}: a number that does not end")
 
 
 def _xxh3(data: bytes, last: int) -> int:

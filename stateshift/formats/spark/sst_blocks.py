@@ -17,11 +17,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow.compute as pc
 
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import Block, Ints, binary, cut
 from stateshift.formats.spans import Content, Words, words
-from stateshift.formats.spark.sst import DELETES, MERGE, PUT, DataBlock, TableEntry, data_blocks, entries_of
+from stateshift.formats.spark.sst import (
+    BEFORE_ALL,
+    DELETES,
+    MERGE,
+    PUT,
+    DataBlock,
+    TableEntry,
+    data_blocks,
+    entries_of,
+    in_order,
+)
 
 # So many bytes of blocks are decoded together, which is some hundred thousand runs at most.
 BATCH = 4 * 1024 * 1024
@@ -34,8 +45,32 @@ Decoded = tuple[Block, Words]
 
 def decode_sst_blocks(content: bytes) -> Iterator[Decoded]:
     """The table's entries in their order, each block with the sequence numbers of its entries."""
+    last = BEFORE_ALL
     for blocks in _batches(data_blocks(content)):
-        yield _decoded(blocks)
+        decoded = _decoded(blocks)
+        if not _follow(decoded, last):  # said as one by one: in which block
+            for _ in in_order(blocks, last):
+                pass
+        block, sequences = decoded
+        if len(block):
+            last = TableEntry(block.keys[-1].as_py(), int(sequences[-1]), PUT, b"")
+        yield decoded
+
+
+def _follow(decoded: Decoded, last: TableEntry) -> bool:
+    """Whether the entries are in their order, and all after the `last` one."""
+    (keys, sequences) = decoded[0].keys, decoded[1]
+    if not len(keys):
+        return True
+    first = keys[0].as_py()
+    if first < last.key or (first == last.key and sequences[0] >= last.sequence):
+        return False
+    before, after = keys.slice(0, len(keys) - 1), keys.slice(1)
+    ascends = pc.less(before, after).to_numpy(zero_copy_only=False)
+    if ascends.all():
+        return True
+    again = pc.equal(before, after).to_numpy(zero_copy_only=False) & (sequences[1:] < sequences[:-1])
+    return bool((ascends | again).all())
 
 
 def _batches(blocks: Iterator[DataBlock]) -> Iterator[list[DataBlock]]:

@@ -57,11 +57,16 @@ def decode_object(text: str, what: str, offset: int = 0) -> dict[str, Any]:
     return plain
 
 
-def encode_object(plain: dict[str, Any]) -> str:
-    """As Spark (json4s, Jackson) writes it: no blanks, nothing escaped that need not be. Half a surrogate pair, which a
-    text can hold only as an escape, stays one."""
+def encode_object(plain: dict[str, Any] | str) -> str:
+    """An object (or a string alone) as Spark (json4s, Jackson) writes it: no blanks, nothing escaped that need not be.
+    Half a surrogate pair, which UTF-8 cannot hold, stays an escape."""
     text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
     return _HALF_PAIR.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def half_pairs(text: str) -> bool:
+    """Whether the text holds half of a surrogate pair, which no bytes can stand for."""
+    return _HALF_PAIR.search(text) is not None
 
 
 def number_of(plain: dict[str, Any], key: str, what: str, offset: int, default: int = 0) -> int:

@@ -22,7 +22,6 @@ schema's depth: the variable parts of one container may not add up to more than 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -133,8 +132,8 @@ def _value(place: _Container, slot: int, wanted: DataType) -> Any:
             return _decimal(_LONG.unpack_from(content, slot)[0], scale)
     start, end = place.part(slot)
     match wanted:
-        case DecimalType(_, scale):
-            return _decimal(int.from_bytes(content[start:end], "big", signed=True), scale)
+        case DecimalType(precision, scale):
+            return _wide_decimal(content, start, end, precision, scale)
         case StructType():
             return _struct(content, start, end, wanted)
         case ArrayType(element):
@@ -161,13 +160,16 @@ def _compound(content: bytes, start: int, end: int, name: str) -> tuple[Any, ...
 
 
 def _decimal(number: int, scale: int) -> Decimal:
-    return Decimal((int(number < 0), _digits(abs(number)), -scale))
+    return Decimal((int(number < 0), tuple(int(digit) for digit in str(abs(number))), -scale))
 
 
-def _digits(number: int) -> Sequence[int]:
-    if number.bit_length() > 256:
-        raise FormatError("a decimal has more than 38 digits")
-    return tuple(int(digit) for digit in str(number))
+def _wide_decimal(content: bytes, start: int, end: int, precision: int, scale: int) -> Decimal:
+    """One that does not fit a long. Spark does not read what has more digits than its type (Decimal.set); a shorter
+    one it takes as it is."""
+    number = int.from_bytes(content[start:end], "big", signed=True) if end - start <= 16 else 10**38
+    if abs(number) >= 10**precision:
+        raise FormatError(f"a decimal has more than {precision} digits", None, start)
+    return _decimal(number, scale)
 
 
 def _width(wanted: DataType) -> int:

@@ -22,6 +22,9 @@ MAGIC = b"\x28\xb5\x2f\xfd"
 
 _PIECE = 256 * 1024
 _LEVEL = 1  # spark.io.compression.zstd.level
+# A frame can say 128 KiB in four bytes, and so on for ever: what goes beyond so much in all, and so often its own size,
+# is no state. Real state is a few hundred times as long as its zstd at most, for its keys differ.
+_EXPANDED_MAX, _EXPANSION_MAX = 256 * 1024 * 1024, 4096
 _WINDOW_MAX = 1 << 27  # what zstd itself accepts without being told to
 
 
@@ -32,8 +35,13 @@ def decompress(stream: Stream) -> Iterator[bytes]:
     source = _Source(_frames(stream))
     with contextlib.closing(pyarrow.CompressedInputStream(pyarrow.PythonFile(source, mode="r"), "zstd")) as raw:
         try:
-            while piece := raw.read(_PIECE):
-                yield piece
+            produced = 0
+            room = bytearray(_PIECE)  # `read` would leak what it was about to return whenever it raises (pyarrow 26)
+            while count := raw.readinto(room):
+                produced += count
+                if produced > _EXPANDED_MAX + _EXPANSION_MAX * (stream.offset - start):
+                    raise FormatError(f"a zstd stream goes on beyond {produced} bytes from next to none", None, start)
+                yield bytes(room[:count])
         except OSError as error:
             raise FormatError(f"a zstd frame is damaged: {error}", None, start) from error
 

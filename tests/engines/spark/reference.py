@@ -17,7 +17,8 @@ from stateshift.formats.spark.state_files import (
     without_row_checksum,
 )
 from stateshift.survey import ShardFiles
-from stateshift.world import Entry, Read
+from stateshift.world import Read
+from tests.support.entries import Entry
 
 _EMPTY = RocksDBSnapshot((), 0)
 

@@ -38,10 +38,9 @@ def test_golden_blocks_are_what_they_are_entry_by_entry(name: str) -> None:
                 if values is not None:
                     found = [view.decode_value(value) for value in block.values.to_pylist()]
                     assert values.equals(array(found, values.type))
-                hashes = hashes_of(view, block.keys)
-                if hashes is not None:
+                if view.placed is not None:
                     expected = [signed_hash(*view.placing(row)) if view.placed else 0 for row in rows]
-                    assert hashes.tolist() == expected
+                    assert hashes_of(view, block.keys).tolist() == expected
 
 
 def test_every_encoding_was_among_the_golden_ones() -> None:

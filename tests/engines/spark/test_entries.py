@@ -2,7 +2,6 @@
 
 import pytest
 
-from stateshift.engines.spark.entries import entries
 from stateshift.engines.spark.settings import MERGE_OPERATOR, ROW_CHECKSUM
 from stateshift.errors import FormatError
 from stateshift.formats.spark.crc import crc32c
@@ -15,7 +14,7 @@ from stateshift.formats.spark.state_files import (
     with_row_checksum,
 )
 from stateshift.survey import ShardFiles
-from stateshift.world import Entry
+from tests.support.entries import Entry, entries
 
 A, B, ROW, NEW = b"a" * 8, b"b" * 8, b"r" * 16, b"n" * 16
 FAMILIES = RocksDBSnapshot((), -1, {"default": 1, "$count": 2})

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 
 from stateshift import look
-from stateshift.engines.spark.entries import entries
 from stateshift.engines.spark.settings import ROW_CHECKSUM
 from stateshift.engines.spark.survey import survey
 from stateshift.engines.spark.views import views_of
@@ -15,6 +14,7 @@ from stateshift.formats.spark.rocksdb import RocksDBSnapshot, encode_zip
 from stateshift.formats.spark.state_files import Changelog, Record, encode_changelog, encode_delta
 from stateshift.storage.opening import open_storage
 from tests.formats.golden import CASES, IDS, expected, plain
+from tests.support.entries import entries
 
 pytestmark = pytest.mark.parametrize("case", CASES, ids=IDS)
 

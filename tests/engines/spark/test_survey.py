@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from stateshift.engines.spark import survey
-from stateshift.engines.spark.entries import entries
 from stateshift.formats.marks import FOLDER, INDEX, LOCK_SUFFIX, encode_index, fence_text
 from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, Survey
-from stateshift.world import Entry
 from tests.engines.spark.golden import NAMES, golden
 from tests.support.checkpoints import QUERY, Checkpoint, put
+from tests.support.entries import Entry, entries
 
 WHERE = "file:///c/orders"
 

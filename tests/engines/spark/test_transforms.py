@@ -11,11 +11,15 @@ from typing import Any
 import pytest
 
 from stateshift.engines.spark import survey
-from stateshift.engines.spark.keys import KeyRule, key_hash, key_rule
+from stateshift.engines.spark.columnar import hashes_of
+from stateshift.engines.spark.encoders import ROW
+from stateshift.engines.spark.keys import KeyRule, key_rule
 from stateshift.engines.spark.pieces import TABLE_BYTES, components, is_settled, table_count
 from stateshift.engines.spark.reshaping import REWRITE_STATE, reshaping_of
+from stateshift.engines.spark.store_view import StoreView
 from stateshift.engines.spark.transforms import TRANSFORMS
 from stateshift.errors import FormatError
+from stateshift.formats.blocks import binary
 from stateshift.formats.spark.placement import signed_hash
 from stateshift.formats.spark.state_files import decode_snapshot
 from stateshift.formats.spark.types import decode_struct
@@ -243,6 +247,11 @@ def nested(*rows: bytes) -> bytes:
     return bytes(8) + slots + parts
 
 
+def ordered(value: int) -> bytes:
+    """A row of one column that sorts as bytes do: 01, then the value, big-endian."""
+    return bytes(8) + (16 << 32 | 9).to_bytes(8, "little") + b"\1" + value.to_bytes(8, "big") + bytes(7)
+
+
 def sized(first: bytes, second: bytes) -> bytes:
     return len(first).to_bytes(4, "little") + first + second
 
@@ -265,9 +274,9 @@ PLAIN = {"keyStateEncoderType": "NoPrefixKeyStateEncoderSpec"}
         ("default/m", schema(("key", STRUCT), ("userKey", STRUCT), encoder=PREFIX), True,
          sized(b"\0" + nested(row(7)), b"\0" + nested(row(99)))),
         ("default/$ttl_v", schema(("expirationMs", "long"), ("elementKey", STRUCT), encoder=RANGE), True,
-         sized(b"\0" + row(99), b"\0" + nested(row(7)))),
+         sized(b"\0" + ordered(99), b"\0" + nested(row(7)))),
         ("default/$ttl_m", schema(("expirationMs", "long"), ("elementKey", ELEMENT), encoder=RANGE), True,
-         sized(b"\0" + row(99), b"\0" + nested(nested(row(7), row(99))))),
+         sized(b"\0" + ordered(99), b"\0" + nested(nested(row(7), row(99))))),
         ("default/left-keyWithTsToValues",
          schema(("a", "long"), ("t", "long"), encoder={"keyStateEncoderType": "TimestampAsPostfixKeyStateEncoderSpec"}),
          True, b"\0" + row(7) + bytes(8)),
@@ -281,21 +290,25 @@ PLAIN = {"keyStateEncoderType": "NoPrefixKeyStateEncoderSpec"}
 def test_the_grouping_key_decides_however_the_key_is_encoded(
     store: str, told: dict[str, Any], framed: bool, key: bytes
 ) -> None:
-    assert key_hash(key_rule(store, told, framed))(key) == signed_hash((7,), (LONG,))
+    operator = "transformWithStateInPySparkExec" if "/$ttl" in store or "/m" in store else "symmetricHashJoin"
+    rule = key_rule(operator, store, told, framed)
+    assert hashes_of(StoreView.of_rule(store, rule), binary([key])).tolist() == [signed_hash((7,), (LONG,))]
 
 
 def test_an_operator_without_a_key_has_one_shard() -> None:
-    assert key_rule("default", schema(), False).form == "single"
-    assert key_rule("default", schema(("key", "void")), True).form == "single"
+    assert key_rule("globalLimit", "default", schema(), False).placed == ()
+    assert key_rule(None, "default", schema(("key", "void")), True).placed == ()
 
 
 def test_an_encoder_that_is_not_known_is_refused_by_name() -> None:
     with pytest.raises(FormatError, match="NewEncoderSpec"):
-        key_rule("default/x", schema(("a", "long"), encoder={"keyStateEncoderType": "NewEncoderSpec"}), True)
+        key_rule(None, "default/x", schema(("a", "long"), encoder={"keyStateEncoderType": "NewEncoderSpec"}), True)
     with pytest.raises(FormatError, match="collated strings"):
-        key_rule("default", schema(("a", "string collate UNICODE_CI")), False)
-    with pytest.raises(FormatError, match="encoding byte"):
-        key_hash(KeyRule("row", LONG_KEY, 1, True))(b"\1" + row(7))
+        key_rule(None, "default", schema(("a", "string collate UNICODE_CI")), False)
+    with pytest.raises(FormatError, match="NewOperatorExec"):
+        key_rule("NewOperatorExec", "default", schema(("a", "long")), True)
+    with pytest.raises(FormatError, match="the encoding that is known"):
+        hashes_of(StoreView.of_rule("default", KeyRule(LONG_KEY, ROW, ((0,),))), binary([b"\1" + row(7)]))
 
 
 # ---- convert

@@ -14,11 +14,14 @@ import pytest
 
 from stateshift import look
 from stateshift.engines.spark import survey
+from stateshift.engines.spark.columnar import hashes_of, texts_of
 from stateshift.engines.spark.comparing import SUMS, comparable
-from stateshift.engines.spark.keys import key_column, key_hash
+from stateshift.engines.spark.keys import nameable
 from stateshift.engines.spark.layout import ROCKSDB
+from stateshift.engines.spark.store_view import StoreView
 from stateshift.engines.spark.stores import stores_of
 from stateshift.errors import FormatError
+from stateshift.formats.blocks import binary
 from stateshift.formats.spark.commits import decode_commit
 from stateshift.formats.spark.offsets import decode_offsets
 from stateshift.formats.spark.operator_metadata import decode_operator_metadata
@@ -27,7 +30,6 @@ from stateshift.formats.spark.unsafe_row import decode_row
 from stateshift.step import CompareImages
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, ShardFiles
-from stateshift.world import Entry
 from tests.formats.golden import CASES, IDS
 from tests.support.checkpoints import put
 from tests.support.ground import TARGET, Ground, spec_of
@@ -94,11 +96,12 @@ def misplaced(storage: Storage) -> Iterator[str]:
     image = image_at(storage)
     count = int(image.settings["spark.sql.shuffle.partitions"])
     for store in stores_of(image, image.operators[0].provider == ROCKSDB):
-        hashes = {name: key_hash(rule) for name, rule in (store.rules or {}).items()}
+        views = {name: StoreView.of_rule(name, rule) for name, rule in (store.rules or {}).items()}
         for shard in store.shards:
-            for entry in comparable(storage.chunks, shard, image.settings):
-                if hashes[entry.store](entry.key) % count != shard.shard:
-                    yield f"{entry.key.hex()} in shard {shard.shard}"
+            for name, block in comparable(storage.chunks, shard, image.settings):
+                for key, number in zip(block.keys.to_pylist(), hashes_of(views[name], block.keys), strict=True):
+                    if number % count != shard.shard:
+                        yield f"{key.hex()} in shard {shard.shard}"
 
 
 @pytest.mark.row("IS-12")
@@ -201,8 +204,13 @@ def test_a_damaged_file_is_named_and_nothing_is_published(tmp_path: Path) -> Non
 def entries_at(ground: Ground, location: str) -> dict[tuple[str, str, bytes], bytes]:
     storage = ground.open(location)
     image = image_at(storage)
-    found = (e for shard in image.shards for e in comparable(storage.chunks, shard, image.settings))
-    return {(e.operator, e.store, e.key): e.value for e in found}
+    found = {}
+    for shard in image.shards:
+        for store, block in comparable(storage.chunks, shard, image.settings):
+            for key, value in block.records():
+                assert value is not None
+                found[shard.operator, store, key] = value
+    return found
 
 
 def source_of(ground: Ground, case: Path) -> str:
@@ -239,9 +247,14 @@ def test_the_parts_of_a_split_by_a_column_hold_the_keys_with_their_values(tmp_pa
     column = "field0" if case.name.startswith("join") else "word"
     rules = {(s.operator, name): rule for s in stores_of(image_at(ground.open(location)), "rocksdb" in case.name)
              for name, rule in (s.rules or {}).items()}  # fmt: skip
-    columns = {place: key_column(rule, column) for place, rule in rules.items()}
+    columns = {place: nameable(rule, column) for place, rule in rules.items()}
     everything = entries_at(ground, location)
-    words = {place: columns[place[0], place[1]](place[2]) for place in everything}  # type: ignore[misc]
+    words = {}
+    for operator, store, key in everything:
+        at = columns[operator, store]
+        assert at is not None
+        view = StoreView.of_rule(store, rules[operator, store])
+        words[operator, store, key] = texts_of(view, at, binary([key]))[0]
     chosen = sorted({word for word in words.values() if word is not None})[::2]
     changes = [{"kind": "split", "column": column, "values": chosen}]
     ground.apply(spec_of(location, transform=changes, mode="fork", waive=["paths-stay"]))
@@ -339,9 +352,10 @@ def test_what_was_added_is_held_against_the_sum_of_the_sources(tmp_path: Path, n
     ground.apply(proposed, "merge")
     (step,) = [step for step in proposed.plans[-1] if isinstance(step, CompareImages) and step.source_shards]
 
-    def folded(place: str, shards: tuple[ShardFiles, ...], settings: Mapping[str, str]) -> Counter[Entry]:
+    def folded(place: str, shards: tuple[ShardFiles, ...], settings: Mapping[str, str]) -> Counter[tuple[Any, ...]]:
         storage = ground.open(place)
-        return Counter(entry for shard in shards for entry in comparable(storage.chunks, shard, settings))
+        blocks = (pair for shard in shards for pair in comparable(storage.chunks, shard, settings))
+        return Counter((store, *record) for store, block in blocks for record in block.records())
 
     sums = folded(step.source, step.source_shards, step.settings)
     assert sums == folded(step.target, step.target_shards or (), step.target_settings or {})
@@ -388,8 +402,9 @@ def test_operators_that_change_places_keep_their_state_under_the_other_id(tmp_pa
     assert {o.id: o.name for o in after.operators} == {"0": names["2"], "1": names["1"], "2": names["0"]}
     swapped = {"0": "2", "1": "1", "2": "0"}
     found = {
-        place: sorted((ids[e.operator], e.store, e.key, e.value) for shard in image.shards
-                      for e in comparable(ground.open(place).chunks, shard, image.settings))
+        place: sorted((ids[shard.operator], store, *record) for shard in image.shards
+                      for store, block in comparable(ground.open(place).chunks, shard, image.settings)
+                      for record in block.records())
         for place, image, ids in ((location, before, swapped), (TARGET, after, {o: o for o in swapped}))
     }  # fmt: skip
     assert found[location] == found[TARGET] and found[TARGET]

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.engines.spark.columns import array, arrow_type
-from stateshift.engines.spark.entries import entries
 from stateshift.engines.spark.survey import survey
 from stateshift.engines.spark.vectors import fits, structs
 from stateshift.engines.spark.views import views_of
@@ -19,6 +18,7 @@ from stateshift.formats.blocks import binary
 from stateshift.formats.spark.types import ArrayType, Atomic, DecimalType, MapType, StructType
 from stateshift.formats.spark.unsafe_row import decode_row
 from tests.look.golden_images import HERE, STATEFUL, on_a_disk
+from tests.support.entries import entries
 
 ROW = StructType(("n", "s"), (Atomic("long"), Atomic("string")))
 
@@ -85,7 +85,7 @@ def test_what_is_odd_is_left_to_the_decoder_that_says_why(bad):
 
 
 def test_types_that_need_a_loop_do_not_fit():
-    for kind in (ArrayType(Atomic("long")), MapType(Atomic("long"), Atomic("long")), Atomic("variant")):
+    for kind in (ArrayType(Atomic("void")), MapType(Atomic("long"), Atomic("calendar")), Atomic("variant")):
         assert not fits(kind) and not fits(StructType(("a",), (kind,)))
     assert fits(ROW)
 
@@ -124,3 +124,35 @@ def test_long_decimals_are_widened_with_their_sign(numbers):
         rows.append(struct.pack("<QII", number is None, len(digits), 16) + digits.ljust(16, b"\0"))
     expected = array([decode_row(one, LONG) for one in rows], arrow_type(LONG))
     assert structs(binary(rows), LONG).equals(expected)
+
+
+SHORTS = struct.pack("<qQ", 3, 2) + struct.pack("<hhh", 1, 0, -2) + b"\0\0"
+TEXTS = struct.pack("<qQ", 2, 0) + struct.pack("<IIII", 3, 32, 0, 40) + b"abc\0\0\0\0\0"
+PAIRS = struct.pack("<q", len(TEXTS)) + TEXTS + struct.pack("<qQqq", 2, 1, 0, 9)
+LISTED = StructType(("a", "m"), (ArrayType(Atomic("short")), MapType(Atomic("string"), Atomic("long"))))
+BOTH = struct.pack("<QIIII", 0, len(SHORTS), 24, len(PAIRS), 24 + len(SHORTS)) + SHORTS + PAIRS
+NEITHER = struct.pack("<QQQ", 3, 0, 0)
+
+
+def test_lists_and_maps_are_columns_of_their_items():
+    found = structs(binary([BOTH, NEITHER, BOTH]), LISTED)
+    assert found is not None and found.to_pylist()[:2] == [
+        {"a": [1, None, -2], "m": [("abc", None), ("", 9)]}, {"a": None, "m": None},
+    ]  # fmt: skip
+    assert found.equals(array([decode_row(one, LISTED) for one in (BOTH, NEITHER, BOTH)], arrow_type(LISTED)))
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.tuples(st.integers(0, len(BOTH) - 1), st.integers(0, 7)), max_size=4), st.booleans())
+def test_whatever_bits_of_lists_are_flipped_both_decoders_say_the_same(flips, other_first):
+    flipped = bytearray(BOTH)
+    for place, bit in flips:
+        flipped[place] ^= 1 << bit
+    rows = [BOTH, bytes(flipped)] if other_first else [bytes(flipped), BOTH]
+    together = structs(binary(rows), LISTED)
+    try:
+        alone = array([decode_row(one, LISTED) for one in rows], arrow_type(LISTED))
+    except FormatError:
+        assert together is None
+        return
+    assert together is None or together.equals(alone)

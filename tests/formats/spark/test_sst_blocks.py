@@ -14,6 +14,7 @@ from stateshift.errors import FormatError
 from stateshift.formats.spark.sst import DELETES, MERGE, DataBlock, TableEntry, decode_sst, entries_of
 from stateshift.formats.spark.sst_blocks import KEY_MAX, _decoded, decode_sst_blocks
 from tests.formats.golden import CASES, paths
+from tests.fuzz import sst_files
 
 SSTS = [case / "checkpoint" / name for case in CASES for name, _ in paths(case) if name.endswith(".sst")]
 
@@ -99,3 +100,24 @@ def test_a_damaged_block_is_read_as_one_by_one(seed: int, place: int, change: in
         except FormatError as error:
             results.append((error.fact, error.offset))
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("count", [3, 40, 3000])
+@pytest.mark.parametrize("swapped", [0, -1])
+def test_a_table_whose_entries_are_not_in_order_is_refused_either_way(count: int, swapped: int) -> None:
+    """Within a block, and from one block to the next."""
+    tables = [[TableEntry(b"%d-%06d" % (n, i), 9, 1, b"v") for i in range(count)] for n in range(2)]
+    tables[1][swapped] = tables[1][swapped]._replace(key=b"0-%06d" % (count - 1), sequence=9 - swapped)
+    content = sst_files.made([encoded(table, 16).content for table in tables], 4, 4)
+    told = []
+    for read in (lambda: one_by_one(decode_sst(content)), lambda: flat(decode_sst_blocks(content))):
+        with pytest.raises(FormatError, match="not in their order") as caught:
+            read()
+        told.append(caught.value.offset)
+    assert told[0] == told[1] != 0
+
+
+def test_of_one_key_the_newest_comes_first_either_way() -> None:
+    entries = [TableEntry(b"k", sequence, 2, b"%d" % sequence) for sequence in (9, 7, 3)]
+    content = sst_files.made([encoded(entries[:2], 16).content, encoded(entries[2:], 16).content], 4, 4)
+    assert flat(decode_sst_blocks(content)) == one_by_one(entries) == one_by_one(decode_sst(content))

@@ -1,17 +1,26 @@
-"""A shard's entries one by one: for what is shown to a person, and what has to see each alone. See `folding`."""
+"""A shard's entries one by one, as the program folds them in blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
+from stateshift.engines.spark.folding import folded
 from stateshift.survey import ShardFiles
-from stateshift.world import Entry, Read
+from stateshift.world import Read
+
+
+class Entry(NamedTuple):
+    """One key and its value, as the bytes the engine compares."""
+
+    operator: str
+    store: str
+    key: bytes
+    value: bytes
 
 
 def entries(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Entry]:
     """The entries of one shard, in no particular order."""
-    from stateshift.engines.spark.folding import folded  # loads Arrow, for which no plan should wait
-
     for store, block in folded(read, shard, settings):
         for key, value in block.records():
             assert value is not None, "what is folded has no deletes"

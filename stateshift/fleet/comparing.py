@@ -1,0 +1,126 @@
+"""`diff` by a fleet: sums of every shard first, then the entries of those buckets that differ, and nothing else.
+
+    fold   every group of shards of either side, by executors      ──▶ sums per store and bucket, added up here
+    pick   of the groups that hold some of a differing bucket      ──▶ its entries, at most PICKED_MAX bytes an answer
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stateshift import plain
+from stateshift.engines.spark.buckets import Folded, added, differing, fold, pick
+from stateshift.engines.spark.portions import shard_groups, undivided
+from stateshift.engines.spark.sides import Side, Sides
+from stateshift.engines.spark.views import views_of
+from stateshift.fleet.crew import Crew
+from stateshift.formats.blocks import Block, block_of
+from stateshift.survey import Image, ShardFiles
+from stateshift.world import World
+
+PICKED_MAX = 8 * 1024 * 1024
+
+Put = Callable[[int, Block], None]
+
+
+@dataclass
+class Compared:
+    """How many entries of each store are the same, but for those that were put; and every store that was met."""
+
+    same: dict[str, int] = field(default_factory=dict)
+    met: set[str] = field(default_factory=set)
+
+
+def unequal(crew: Crew, sides: Sides, sizes: tuple[Mapping[str, int], Mapping[str, int]], put: Put) -> Compared:
+    """Put every entry that may differ, with its side, in blocks; keys are in the common form."""
+    ends = [_end(side) for side in (sides.left, sides.right)]
+    groups = [(side, group) for side in (0, 1) for group in shard_groups(tuple(sides[side].shards), sizes[side])]
+    compared, folded = Compared(), list[Folded]()
+    for answer in crew.spread("fold", (_order(ends, side, group) for side, group in groups)):
+        folded.append(_decoded(answer["folded"]))
+        compared.met |= set(answer["met"])
+    left, right = (added(one for one, (side, _) in zip(folded, groups, strict=True) if side == n) for n in (0, 1))
+    different, compared.same = differing(left, right)
+    picks = [
+        (side, _order(ends, side, group, wanted))
+        for (side, group), one in zip(groups, folded, strict=True)
+        for wanted in _wanted(one, different)
+    ]
+    for (side, _), entries in zip(picks, crew.spread("pick", (order for _, order in picks)), strict=True):
+        put(side, block_of((b64decode(key), b64decode(value)) for key, value in entries))
+    return compared
+
+
+def fold_here(order: Mapping[str, Any], world: World) -> Any:
+    """An executor's part of `fold`."""
+    sides = _sides(order, world)
+    folded = fold(sides.formed(order["side"], _shards(order)))
+    return {"folded": folded, "met": sides.met}
+
+
+def pick_here(order: Mapping[str, Any], world: World) -> Any:
+    """An executor's part of `pick`."""
+    entries = _sides(order, world).formed(order["side"], _shards(order))
+    return [
+        [b64encode(key).decode(), b64encode(value or b"").decode()]
+        for _, block in pick(entries, order["wanted"])
+        for key, value in block.records()
+    ]
+
+
+def _wanted(folded: Folded, different: Mapping[str, set[int]]) -> Iterator[dict[str, list[int]]]:
+    """The differing buckets of a group that are not empty there, as many at once as make an answer of PICKED_MAX."""
+    wanted: dict[str, list[int]] = {}
+    size = 0
+    for store, buckets in folded.items():
+        for bucket in sorted(different[store] & buckets.keys()):
+            own = buckets[bucket][2]
+            if wanted and size + own > PICKED_MAX:
+                yield wanted
+                wanted, size = {}, 0
+            wanted.setdefault(store, []).append(bucket)
+            size += own
+    if wanted:
+        yield wanted
+
+
+def _order(
+    ends: list[Any], side: int, group: list[ShardFiles], wanted: Mapping[str, list[int]] | None = None
+) -> dict[str, Any]:
+    order = {"ends": ends, "side": side, "shards": plain.to_plain(group)}
+    return order if wanted is None else {**order, "wanted": wanted}
+
+
+def _end(side: Side) -> Any:
+    """What it takes to read a side's rows; None where it has no such operator."""
+    if side.image is None or side.operator is None:
+        return None
+    assert side.storage is not None, "where there is an image there is a storage"
+    image = plain.to_plain(undivided(side.image))
+    return {"location": side.storage.location, "image": image, "operator": side.operator.id}
+
+
+def _sides(order: Mapping[str, Any], world: World) -> Sides:
+    return Sides(*(_side(end, world) for end in order["ends"]))
+
+
+def _side(end: Any, world: World) -> Side:
+    if end is None:
+        return Side()
+    storage, image = world.storage(end["location"]), plain.from_plain(Image, end["image"])
+    operator = next(one for one in image.operators if one.id == end["operator"])
+    return Side(storage, image, operator, views_of(storage, image))
+
+
+def _shards(order: Mapping[str, Any]) -> list[ShardFiles]:
+    return [plain.from_plain(ShardFiles, one) for one in order["shards"]]
+
+
+def _decoded(folded: Mapping[str, Mapping[str, list[int]]]) -> Folded:
+    return {
+        store: {int(bucket): (sums[0], sums[1], sums[2]) for bucket, sums in buckets.items()}
+        for store, buckets in folded.items()
+    }

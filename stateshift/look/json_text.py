@@ -1,0 +1,100 @@
+"""Columns as JSON text, many rows at once: what `rows.named` and `json.dumps` make of them one by one.
+
+    texts(column, kind)    a text for each row; None for types that are left to them (intervals, variants)
+
+Numbers and plain strings are put into text by Arrow; floating point, decimals, bytes, and strings that need an escape
+are each made by Python, as everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stateshift.engines.spark.rows import named, unique
+from stateshift.formats.spark.types import ArrayType, Atomic, DataType, DecimalType, MapType, StructType
+
+_NOTHING = pa.scalar("", pa.large_string())
+_ESCAPED = r'["\\\x00-\x1f]'
+_WHOLE = {"byte": 1, "short": 2, "integer": 4, "date": 4, "year-month": 4, "long": 8, "timestamp": 8,
+          "timestamp_ntz": 8, "day-time": 8}  # fmt: skip
+
+Texts = Any  # a pyarrow.LargeStringArray without nulls
+
+
+def fits(kind: DataType) -> bool:
+    match kind:
+        case Atomic(name):
+            return name in _WHOLE or name in ("boolean", "float", "double", "string", "binary", "void")
+        case StructType(_, types):
+            return all(map(fits, types))
+        case ArrayType(element):
+            return fits(element)
+        case MapType(key, value):
+            return fits(key) and fits(value)
+    return isinstance(kind, DecimalType)
+
+
+def texts(column: Any, kind: DataType) -> Texts | None:
+    return _texts(column, kind).fill_null("null") if fits(kind) else None
+
+
+def lists(column: Any, kind: StructType) -> Texts | None:
+    """Of lists of structs."""
+    return _lists(column, _texts(column.values, kind)) if fits(kind) else None
+
+
+def joined(*parts: Texts | str) -> Texts:
+    columns = [pa.scalar(part, pa.large_string()) if isinstance(part, str) else part for part in parts]
+    return pc.binary_join_element_wise(*columns, _NOTHING)
+
+
+def _texts(column: Any, kind: DataType) -> Texts:
+    """Null where the value is."""
+    match kind:
+        case StructType(names, types):
+            return _structs(column, unique(names), types)
+        case Atomic("void"):
+            return pa.nulls(len(column), pa.large_string())
+        case Atomic("boolean"):
+            return column.cast(pa.large_string())
+        case Atomic("string"):
+            return _strings(column.cast(pa.large_string()))
+        case Atomic(name) if name in _WHOLE:
+            return column.view(f"int{8 * _WHOLE[name]}").cast(pa.large_string())
+        case ArrayType(element):
+            return _lists(column, _texts(column.values, element))
+        case MapType(key, item):
+            keys, items = _texts(column.keys, key), _texts(column.items, item).fill_null("null")
+            return _lists(column, joined("[", keys, ", ", items, "]"))
+    plain = (None if value is None else json.dumps(named(value, kind)) for value in column.to_pylist())
+    return pa.array(plain, pa.large_string())
+
+
+def _lists(column: Any, each: Texts) -> Texts:
+    """`each` is the text of every item, of all lists one behind the other."""
+    items = pa.LargeListArray.from_arrays(column.offsets.cast(pa.int64()), each.fill_null("null"))
+    return _or_null(column, joined("[", pc.binary_join(items, pa.scalar(", ", pa.large_string())), "]"))
+
+
+def _or_null(column: Any, found: Texts) -> Texts:
+    return pc.if_else(column.is_valid(), found, pa.scalar(None, pa.large_string())) if column.null_count else found
+
+
+def _structs(column: Any, names: list[str], types: tuple[DataType, ...]) -> Texts:
+    parts: list[Any] = []
+    for at, (name, one, kind) in enumerate(zip(names, column.flatten(), types, strict=True)):
+        parts += [f"{', ' if at else ''}{json.dumps(name, ensure_ascii=False)}: ", _texts(one, kind).fill_null("null")]
+    return _or_null(column, joined("{", *parts, "}"))
+
+
+def _strings(column: Any) -> Texts:
+    quoted = joined('"', column, '"')
+    odd = pc.match_substring_regex(column, _ESCAPED)
+    if not pc.any(odd).as_py():
+        return quoted
+    escaped = [json.dumps(text, ensure_ascii=False) for text in column.filter(odd).to_pylist()]
+    return pc.replace_with_mask(quoted, odd.fill_null(False), pa.array(escaped, pa.large_string()))

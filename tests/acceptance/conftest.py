@@ -1,0 +1,32 @@
+"""One Spark version's ground for all samples of the matrix: what one of them has run, the others use."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.matrix.kinds import NEWEST
+from tests.acceptance.matrix.outcomes import Outcome
+from tests.acceptance.matrix.running import Version, needs
+from tests.acceptance.samples import CELLS, DAMAGES
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Version:
+    """The Spark that the package is installed with, and all jobs of the samples as it left them."""
+    version = Version(NEWEST, tmp_path_factory.mktemp("matrix"), Path(sys.executable))
+    damaged = [(one.base, part) for one in DAMAGES for part in ("whole", "untouched")]
+    version.prepare([*(need for cell in CELLS for need in needs(cell)), *damaged])
+    return version
+
+
+@pytest.fixture(scope="session")
+def changed(spark: Version) -> dict[str, Outcome]:
+    return {outcome.cell: outcome for outcome in spark.outcomes(CELLS)}
+
+
+@pytest.fixture(scope="session")
+def damaged(spark: Version) -> dict[str, Outcome]:
+    return {outcome.cell: outcome for outcome in spark.verdicts(DAMAGES)}

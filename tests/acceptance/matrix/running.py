@@ -1,0 +1,259 @@
+"""The whole matrix on real Sparks, as far as it has not been run yet.
+
+    python -m tests.acceptance.matrix.running SPARKS [--state DIRECTORY] [--restart] [--version V] [--only TEXT]
+                                              [--minutes N] [--pages DIRECTORY]
+
+SPARKS has an environment for each version (scripts/sparks makes them). Everything is kept below the state directory
+(.matrix, or STATESHIFT_MATRIX), so that a run that was interrupted or killed goes on where it was:
+
+    <version>-<jobs>/       what a Spark of the version made of the jobs as they are: the bases, and what carried on
+        input, <base>/...   see `ground`
+        ran                 which orders have ended, and how: a line of JSON each
+        evidence            what Spark made of a changed checkpoint, by the digest of its bytes
+    outcomes                what became of each cell with the code as it is: a line of JSON each
+
+An outcome counts for the code that it was found with (a digest of the package and of this). When the code changes,
+every cell is changed anew, which takes a moment; Spark is asked again only where other bytes come out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance.matrix import damaging, table
+from tests.acceptance.matrix.damage import Damage
+from tests.acceptance.matrix.damage import every as every_damage
+from tests.acceptance.matrix.events import ALL, BEFORE, feed, unfeed
+from tests.acceptance.matrix.ground import (
+    Broke,
+    Ground,
+    Order,
+    Refused,
+    digest_of,
+    like,
+    run_spark,
+)
+from tests.acceptance.matrix.kinds import CHANGES, VERSIONS, Base, Cell, every_cell
+from tests.acceptance.matrix.outcomes import Lines, Outcome
+from tests.acceptance.support import JOBS, ROOT
+
+# So many queries a Spark: what it holds of them in memory, it keeps.
+QUERIES_MAX = 30
+
+# Ten seconds is all that Spark gives a worker of transformWithState to start in, whatever the machine is busy with.
+BUSY = "Python worker failed to connect back"
+RETRIES_MAX = 3
+
+
+class Version:
+    """What one version of Spark has done so far."""
+
+    def __init__(self, version: str, state: Path, python: Path) -> None:
+        made_by = [JOBS / "shapes.py", JOBS / "processors.py", Path(__file__).with_name("events.py")]
+        jobs = _digest(made_by)[:12]
+        self.folder, self.python = state / f"{version}-{jobs}", str(python)
+        self.ground = Ground(self.folder)
+        self.ran, self.evidence = Lines(self.folder / "ran"), Lines(self.folder / "evidence")
+
+    def prepare(self, wanted: Sequence[tuple[Base, str]]) -> None:
+        """Run what is wanted of the bases and has not run yet: as they begin, then the untouched ones further."""
+        firsts = [self.ground.first_run(base, part) for base, part in wanted if part != "untouched"]
+        firsts = [order for order in firsts if not self._ran(order)]
+        for order in firsts:
+            shutil.rmtree(order.checkpoint.parent, ignore_errors=True)
+        if firsts:
+            unfeed(self.folder)
+            feed(self.folder, 0, BEFORE)
+        self._run(firsts)
+        rests = [base for base, part in wanted if part == "untouched" and not self.failure(base, "whole")]
+        rests = [base for base in rests if not self._ran(self.ground.untouched(base))]
+        for base in rests:
+            self.ground.carry_on_untouched(base)
+        feed(self.folder, BEFORE, ALL)
+        self._run([self.ground.untouched(base) for base in rests])
+
+    def failure(self, base: Base, part: str) -> str | None:
+        order = self.ground.untouched(base) if part == "untouched" else self.ground.first_run(base, part)
+        told: str | None = self.ran.held.get(order.name, [None, "it did not run"])[1]
+        return told
+
+    def _ran(self, order: Order) -> bool:
+        asked, wrong = self.ran.held.get(order.name, [None, None])
+        return bool(asked == json.dumps(order.plain())) and BUSY not in (wrong or "")
+
+    def _run(self, orders: Sequence[Order]) -> None:
+        asked = {order.name: json.dumps(order.plain()) for order in orders}
+        for name, wrong in self.spark(orders).items() if orders else ():
+            self.ran.add(name, [asked[name], wrong])
+
+    def spark(self, orders: Sequence[Order]) -> dict[str, str | None]:
+        """Run them all. Where Spark dies, those that had not ended are run one by one, to see which it dies of; where it
+        was only too busy to start a Python worker in time, they go on."""
+        told = run_spark(self.python, self.folder / "spark", orders)
+        for _ in range(RETRIES_MAX):
+            again = [order for order in orders if BUSY in (told.get(order.name) or "")]
+            told |= run_spark(self.python, self.folder / "spark", again) if again else {}
+        for order in orders:
+            if order.name not in told:
+                told |= {order.name: "Spark died of it", **run_spark(self.python, self.folder / "spark", [order])}
+        return told
+
+    # -- cells
+
+    def outcomes(self, cells: Sequence[Cell]) -> Iterator[Outcome]:
+        """What becomes of these cells."""
+        self.prepare([needed for cell in cells for needed in needs(cell)])
+        asked: dict[Cell, tuple[str, list[Order]]] = {}
+        for cell in cells:
+            failures = [failure for base, part in needs(cell) if (failure := self.failure(base, part))]
+            if failures:
+                yield Outcome(cell.name, "failed", f"the base did not run: {failures[0]}")
+                continue
+            try:
+                orders = self.ground.change(cell)
+            except Refused as refused:
+                yield Outcome(cell.name, "refused", str(refused))
+            except Broke as broke:
+                yield Outcome(cell.name, "failed", str(broke))
+            else:
+                asked[cell] = digest_of(orders), orders
+        yield from self._judged(asked)
+
+    def _judged(self, asked: Mapping[Cell, tuple[str, Sequence[Order]]]) -> Iterator[Outcome]:
+        """Spark's word for each, by running what it has not been asked yet."""
+        new = [order for cell, (digest, orders) in asked.items() if not self._known(cell, digest) for order in orders]
+        told = self.spark(new) if new else {}
+        for cell, (digest, orders) in asked.items():
+            if not self._known(cell, digest):
+                failures = [told[order.name] for order in orders if told[order.name]]
+                wrong = failures[0] if failures else self.ground.wrong(cell, orders)
+                self.evidence.add(cell.name, [digest, wrong])
+            wrong = self.evidence.held[cell.name][1]
+            self.ground.clear(cell)
+            yield Outcome(cell.name, "failed" if wrong else "passed", wrong or "")
+
+    # -- damaged checkpoints
+
+    def verdicts(self, damages: Sequence[Damage]) -> Iterator[Outcome]:
+        """Ours and Spark's, of each: passed where they agree, or are known to differ for a reason."""
+        self.prepare([(one.base, part) for one in damages for part in ("whole", "untouched")])
+        unfit = {one: failure for one in damages if (failure := self.failure(one.base, "untouched"))}
+        yield from (Outcome(one.name, "failed", damaging.not_run(failure)) for one, failure in unfit.items())
+        damages = [one for one in damages if one not in unfit]
+        made = {one: damaging.prepared(self.ground, one) for one in damages}
+        ours = {one: damaging.our_verdict(order) for one, (order, _) in made.items()}
+        digests = {one: digest_of([order]) for one, (order, _) in made.items()}
+        new = [one for one in damages if self.evidence.held.get(one.name, [None])[0] != digests[one]]
+        told = self.spark([made[one][0] for one in new]) if new else {}
+        for one in new:
+            order = made[one][0]
+            verdict = damaging.sparks_verdict(self.ground, one, order, told[order.name])
+            self.evidence.add(one.name, [digests[one], verdict])
+        for one, (order, path) in made.items():
+            damaging.clear([order])
+            yield damaging.outcome(one, path, ours[one], self.evidence.held[one.name][1])
+
+    def _known(self, cell: Cell, digest: str) -> bool:
+        return bool(self.evidence.held.get(cell.name, [None])[0] == digest)
+
+
+def needs(cell: Cell) -> list[tuple[Base, str]]:
+    """The runs that a cell is made from, and measured by."""
+    parts = ["even", "odd"] if cell.change == "merge" else ["whole"]
+    return [*((cell.base, part) for part in parts), (like(cell.base), "whole"), (like(cell.base), "untouched")]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Everything that is asked for, and the two pages; 1 where something failed, or was not run."""
+    if arguments.restart:
+        shutil.rmtree(arguments.state, ignore_errors=True)
+    until = time.monotonic() + 60 * arguments.minutes
+    found = Outcomes(arguments.state)
+    cells = [cell for cell in every_cell() if fits(cell.name, cell.base.version, arguments)]
+    damages = [one for one in every_damage() if fits(one.name, one.base.version, arguments)]
+    for version in VERSIONS[::-1]:
+        runner = Version(version, arguments.state, arguments.sparks / version / "bin" / "python")
+        pending: list[Any] = [one for one in damages if one.base.version == version and one.name not in found.known()]
+        pending += [cell for cell in in_order(cells) if cell.base.version == version and cell.name not in found.known()]
+        for some in chunks(pending, QUERIES_MAX):
+            if time.monotonic() > until:
+                break
+            for outcome in runner.outcomes(some) if isinstance(some[0], Cell) else runner.verdicts(some):
+                found.add(outcome)
+                print(f"{outcome.result:8} {outcome.cell} {outcome.told[:200]}", flush=True)
+            write_pages(arguments.pages, found.known())
+    write_pages(arguments.pages, found.known())
+    results = [found.known().get(one.name) for one in (*cells, *damages)]
+    return int(any(result is None or result.result == "failed" for result in results))
+
+
+def write_pages(folder: Path, known: Mapping[str, Outcome]) -> None:
+    (folder / "matrix.md").write_text(table.written(list(every_cell()), known))
+    (folder / "damage.md").write_text(table.damaged(every_damage(), known))
+
+
+class Outcomes:
+    """What became of each cell, with the code as it is."""
+
+    def __init__(self, state: Path) -> None:
+        self.code, self.lines = code_digest(), Lines(state / "outcomes")
+
+    def known(self) -> dict[str, Outcome]:
+        return {name: Outcome(*told) for name, (code, *told) in self.lines.held.items() if code == self.code}
+
+    def add(self, outcome: Outcome) -> None:
+        self.lines.add(outcome.cell, [self.code, outcome.cell, outcome.result, outcome.told])
+
+
+def chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    """Runs of items of one type."""
+    for kind in (Damage, Cell):
+        own = [item for item in items if isinstance(item, kind)]
+        yield from (own[start : start + size] for start in range(0, len(own), size))
+
+
+def fits(name: str, version: str, arguments: argparse.Namespace) -> bool:
+    return arguments.version in ("", version) and all(word in name for word in arguments.only)
+
+
+def in_order(cells: Iterable[Cell]) -> list[Cell]:
+    """Change by change, so that a run that is cut short has shown something of every kind and provider."""
+    return sorted(cells, key=lambda cell: list(CHANGES).index(cell.change))
+
+
+def code_digest() -> str:
+    """Of everything that an outcome depends on, but Spark."""
+    here = Path(__file__).parent
+    return _digest([*(ROOT / "stateshift").rglob("*.py"), *here.glob("*.py"), *JOBS.glob("*.py")])[:12]
+
+
+def _digest(paths: Iterable[Path]) -> str:
+    found = hashlib.sha256()
+    for path in sorted(paths):
+        found.update(path.name.encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sparks", type=Path)
+    parser.add_argument("--state", type=Path, default=Path(os.environ.get("STATESHIFT_MATRIX") or ROOT / ".matrix"))
+    parser.add_argument("--restart", action="store_true", help="forget everything first")
+    parser.add_argument("--version", default="", choices=["", *VERSIONS])
+    parser.add_argument("--only", action="append", default=[], help="cells whose names hold this; all of several")
+    parser.add_argument("--minutes", type=float, default=1e6, help="begin nothing after so many")
+    parser.add_argument("--pages", type=Path, default=ROOT / "tests", help="where matrix.md and damage.md go")
+    return run(parser.parse_args())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""What the default test run takes of the matrix: a dozen combinations of kind, provider and change, and a dozen damaged
+checkpoints of the same bases."""
+
+from __future__ import annotations
+
+from tests.acceptance.matrix.damage import WITHOUT, Damage
+from tests.acceptance.matrix.kinds import NEWEST, Base, Cell
+
+CELLS = [
+    Cell(Base(NEWEST, kind, provider), change)
+    for kind, provider, change in (
+        ("window-2", "hdfs", "compact"),
+        ("window-2", "hdfs", "split"),
+        ("window-1", "rocksdb-changelog", "convert provider"),
+        ("totals", "hdfs", "merge"),
+        ("session", "rocksdb", "repartition 3 to 2"),
+        ("unique", "hdfs", "convert provider"),
+        ("distinct", "rocksdb-changelog-format2", "repartition 3 to 2"),
+        ("join-2", "hdfs", "repartition 3 to 5"),
+        ("join-4", "rocksdb-changelog", "repartition 3 to 5"),
+        ("pandas", "hdfs", "repartition 3 to 5"),
+        ("timed", "rocksdb-changelog", "repartition 3 to 2"),
+        ("expiring", "rocksdb-changelog", "compact"),
+        ("limited", "rocksdb-changelog", "rename and drop operators"),
+        ("chained", "rocksdb-changelog", "rewind"),
+    )
+]
+
+DAMAGES = [
+    Damage(Base(NEWEST, kind, provider), action, role)
+    for kind, provider, action, role in (
+        ("window-2", "hdfs", "flip a bit", "newest changes"),
+        ("window-2", "hdfs", "gone", "first changes"),
+        ("window-2", "hdfs", "swapped with another shard's", "first changes"),
+        ("window-2", "hdfs", "gone", "offsets before"),
+        ("window-2", "hdfs", "gone", "old offsets"),
+        ("window-2", "hdfs", "gone", "query id"),
+        ("window-2", "hdfs", "another digit", "last commit"),
+        ("window-2", "hdfs", "cut short", "operator's metadata"),
+        ("session", "rocksdb", "stale .crc of Hadoop", "snapshot"),
+        ("session", "rocksdb", "flip a bit" + WITHOUT, "table"),
+        ("session", "rocksdb", "gone", "older snapshot"),
+        ("join-4", "rocksdb-changelog", "cut short", "newest changes"),
+        ("distinct", "rocksdb-changelog-format2", "flip a bit", "Spark's checksum"),
+    )
+]
