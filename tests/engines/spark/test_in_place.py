@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from stateshift.engines.spark.entries import entries
 
 from stateshift import look, migration
 from stateshift.engines.spark import survey
-from stateshift.engines.spark.entries import entries
 from stateshift.engines.spark.in_place import SUPERSEDED
 from stateshift.errors import PlanError, SpecError, StalePlan
 from stateshift.step import MoveFiles
