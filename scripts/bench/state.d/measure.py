@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--what", nargs="*", choices=WHAT, default=WHAT)
     parser.add_argument("--pairs", type=int, default=3, help="of 1 million entries; the larger ones get fewer")
     parser.add_argument("--make", action="store_true", help="only make the checkpoints")
-    parser.add_argument("--tag", default="", help="kept with the pairs")
+    parser.add_argument("--tag", default=time.strftime("%Y-%m-%d %H:%M"), help="the name of this run")
     options = parser.parse_args()
     directory = bench_directory()
     for entries, provider in CASES:
@@ -178,7 +178,7 @@ def check(name: str, scratch: Path, entries: int) -> None:
 
 
 def kept(directory: Path) -> Iterator[list[Pair]]:
-    """The pairs of the last measurement of each case: those with the tag that the last one has."""
+    """The pairs of the last run of each case: those with the tag that the last one has."""
     by_case: dict[tuple[object, ...], list[Pair]] = {}
     for line in (directory / "state.jsonl").read_text().splitlines():
         pair = Pair(**json.loads(line))
