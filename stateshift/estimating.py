@@ -14,6 +14,9 @@ PROBE_BYTES = 32 * 1024 * 1024
 PROBE_SECONDS = 0.5
 START_SECONDS = 20.0
 
+# Bytes, and requests, in a second.
+Throttle = tuple[float | None, float | None]
+
 
 def probe(storage: Storage, survey: Survey) -> Rates | None:
     """Read a few small files and some of the largest: how fast files open, and how fast bytes come."""
@@ -40,9 +43,16 @@ def probe(storage: Storage, survey: Survey) -> Rates | None:
     return Rates(read / seconds if read >= 1 << 20 and seconds > 0 else 200e6, 1 / max(per_file, 1e-6))
 
 
-def estimated(plan: Plan, facts: Facts) -> Estimate:
-    """Seconds for the whole plan, and for the part of it in which the job is down: all of it, in a plain move."""
-    rates = facts.rates or Rates(100e6, 200.0)
+def estimated(plan: Plan, facts: Facts, throttle: Throttle = (None, None)) -> Estimate:
+    """Seconds for the whole plan, and for the part of it in which the job is down: all of it, in a plain move. The
+    spec's limits on bytes and requests hold for reading and writing together."""
+    measured = facts.rates or Rates(100e6, 200.0)
+    bytes_max, requests_max = throttle
+    rates = Rates(
+        min(measured.bytes_per_second, bytes_max or measured.bytes_per_second),
+        min(measured.files_per_second, requests_max or measured.files_per_second),
+    )
+    held = rates != measured
     moved = [p for p in plan.phases if p.name in ("copy", "transform", "compare", "publish")]
     # What is copied is read, written and synced; what is compared is read on both sides.
     files, size = sum(phase.files for phase in moved), sum(phase.bytes for phase in moved)
@@ -51,7 +61,7 @@ def estimated(plan: Plan, facts: Facts) -> Estimate:
     stopping = float(START_SECONDS / 2) if plan.phase("halt") and plan.purpose == "halt" else 0.0
     basis = (
         f"read at {rates.bytes_per_second / 1e6:.0f} MB/s and {rates.files_per_second:.0f} files/s"
-        f"{'' if facts.rates else ' (assumed)'}, writes assumed as fast"
+        f"{' (throttled)' if held else '' if facts.rates else ' (assumed)'}, writes assumed as fast"
         + (f", {START_SECONDS:.0f} s assumed for the job's start" if starting else "")
     )
     total = round(seconds + starting + stopping, 2)

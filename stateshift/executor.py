@@ -25,7 +25,17 @@ from stateshift.journal import (
     StepUndone,
 )
 from stateshift.plan import Phase, Plan
-from stateshift.step import AnyStep, CopyFiles, Discrepancy, Evidence, Fleet, TransformShard, WriteFile
+from stateshift.step import (
+    AnyStep,
+    CopyFiles,
+    Discrepancy,
+    Evidence,
+    FenceSource,
+    Fleet,
+    LiftFence,
+    TransformShard,
+    WriteFile,
+)
 from stateshift.world import World
 
 WRITERS = (CopyFiles, TransformShard, WriteFile)
@@ -138,6 +148,8 @@ def ask(
     """Whether the evidence of every finished step still holds; only of some `kinds` where given. A fleet is asked many
     at once; what it finds is told in the plan's order."""
     finished = [step for step in plan if progress.finished(step.name) and (not kinds or step.kind in kinds)]
+    lifted = {(step.location, step.paths) for step in finished if isinstance(step, LiftFence)}
+    finished = [s for s in finished if not (isinstance(s, FenceSource) and (s.location, s.paths) in lifted)]
     taken = [step for step in finished if fleet is not None and fleet.takes(step)]
 
     def asked(step: AnyStep) -> list[Discrepancy]:

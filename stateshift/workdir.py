@@ -23,6 +23,7 @@ from shlex import quote
 from typing import IO, Any
 
 from stateshift.errors import JournalError, StorageError
+from stateshift.formats.marks import TEMPORARY
 from stateshift.plan import Plan, decode_plan, encode_plan
 
 
@@ -115,7 +116,8 @@ class Workdir:
                 file.write(f"process {os.getpid()}")
                 file.flush()
             with suppress(OSError):
-                for left in (*self.path.glob(".*.tmp"), *self.path.glob("plans/.*.tmp")):
+                of_clusters = self.path.glob(f"*/**/{TEMPORARY}*.tmp")
+                for left in (*self.path.glob(".*.tmp"), *self.path.glob("plans/.*.tmp"), *of_clusters):
                     left.unlink(missing_ok=True)  # what a killed process had not finished
             try:
                 yield

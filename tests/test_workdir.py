@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from stateshift.errors import JournalError, PlanError, StorageError
+from stateshift.formats.marks import TEMPORARY
 from stateshift.journal import decode_records
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.step import FenceSource
@@ -130,3 +131,12 @@ def test_a_folder_where_the_workdir_cannot_be_is_told_as_a_storage_error(tmp_pat
 def test_a_folder_without_a_journal_is_no_workdir(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="holds no journal"):
         Workdir(tmp_path).require()
+
+
+def test_what_a_killed_process_had_half_written_of_its_clusters_goes_as_well(workdir: Workdir) -> None:
+    place = workdir.path / "clusters" / "ours"
+    place.mkdir(parents=True)
+    (place / f"{TEMPORARY}abc.tmp").write_bytes(b"half")
+    (place / "job.exit.tmp").write_bytes(b"of somebody who is still there")
+    with workdir.hold():
+        assert [path.name for path in place.iterdir()] == ["job.exit.tmp"]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pandas
+from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
 
@@ -55,6 +56,25 @@ class Timed(Remembering):
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
         self.count.clear()
         yield pandas.DataFrame({"word": [key[0]], "n": [0]})
+
+
+class ByRow(Timed):
+    """Over rows."""
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+        n = self.count.get()[0] if self.count.exists() else 0
+        for row in rows:
+            n += 1
+            self.seen.appendValue((row.id, row.amount))
+            if row.amount is not None:
+                self.largest.updateValue((row.id % 3, key[0]), (row.amount,))
+        self.count.update((n, key[0]))
+        self.remember(n, timerValues)
+        yield Row(word=key[0], n=n)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
+        self.count.clear()
+        yield Row(word=key[0], n=0)
 
 
 class Expiring(Remembering):

@@ -104,6 +104,37 @@ def rates(spark: SparkSession, source: DataFrame) -> DataFrame:
     return ticks.groupBy((f.col("value") % 7).alias("rest")).agg(f.count("*").alias("n"))
 
 
+def micro_rates(spark: SparkSession, source: DataFrame) -> DataFrame:
+    ticks = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 20).load()
+    return ticks.groupBy((f.col("value") % 7).alias("rest")).agg(f.count("*").alias("n"))
+
+
+def numbered(spark: SparkSession, source: DataFrame) -> DataFrame:
+    """A source that somebody wrote, with offsets of a shape of its own (Python sources need Spark 4.0)."""
+    from sources import Numbered
+
+    spark.dataSource.register(Numbered)
+    events = spark.readStream.format("numbered").load()
+    return events.groupBy("word").agg(f.count("*").alias("n"), f.max("id").alias("last"))
+
+
+def from_kafka(spark: SparkSession, source: DataFrame) -> DataFrame:
+    """Two topics of a real broker (see broker.py), which is given the events before the query reads them."""
+    import broker
+
+    events = broker.stream(spark)
+    keyed = events.selectExpr("topic", "CAST(key AS STRING) AS word", "CAST(offset AS LONG) AS at_offset")
+    return keyed.groupBy("topic", "word").agg(f.count("*").alias("n"), f.max("at_offset").alias("last"))
+
+
+def calendars(spark: SparkSession, source: DataFrame) -> DataFrame:
+    """Calendar intervals, of months, days and microseconds side by side, in values."""
+    spans = source.selectExpr("word", "make_interval(0, id % 5, 0, id % 3 - 1, 1, 0, id + 0.000001) AS span")
+    spans = spans.selectExpr("word", "CASE WHEN word <> '' THEN span END AS span")
+    first = spans.groupBy("word").agg(f.first("span").alias("span"), f.count("*").alias("n"))
+    return first.select("word", f.col("span").cast("string"), "n")
+
+
 def pandas_state(spark: SparkSession, source: DataFrame) -> DataFrame:
     marked = source.withWatermark("at", "1 minute")
     output, state = "word STRING, n LONG", "n LONG, total DOUBLE, last STRING"
@@ -125,8 +156,31 @@ def counted_in_pandas(key: tuple[Any, ...], frames: Iterator[Any], state: Any) -
     yield pandas.DataFrame({"word": [key[0]], "n": [n]})
 
 
+def grouped(spark: SparkSession, source: DataFrame) -> DataFrame:
+    """Spark's typed API, which only the JVM has: java/Grouped.java."""
+    return _typed(spark, "flat", source.withWatermark("at", "20 seconds"))
+
+
+def grouped_one_by_one(spark: SparkSession, source: DataFrame) -> DataFrame:
+    return _typed(spark, "mapped", source)
+
+
+def _typed(spark: SparkSession, function: str, events: DataFrame) -> DataFrame:
+    return DataFrame(getattr(spark._jvm.Grouped, function)(events._jdf), spark)
+
+
 def tws_event(spark: SparkSession, source: DataFrame) -> DataFrame:
     return _transformed(source.withWatermark("at", "1 minute"), "Timed", "EventTime")
+
+
+def tws_rows(spark: SparkSession, source: DataFrame) -> DataFrame:
+    """The same over rows instead of pandas frames."""
+    import processors
+
+    keyed = source.withWatermark("at", "1 minute").withColumn("odd", (f.col("id") % 2).cast("int"))
+    return keyed.groupBy("word", "odd").transformWithState(
+        processors.ByRow(), "word STRING, n LONG", "Update", "EventTime"
+    )
 
 
 def tws_ttl(spark: SparkSession, source: DataFrame) -> DataFrame:

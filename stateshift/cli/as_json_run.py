@@ -122,7 +122,8 @@ def shown_state(state: str, held: bool) -> str:
 
 
 def verdict(found: Verdict, report: Report, workdir: str) -> dict[str, Any]:
-    """`verify WORKDIR`, in the words of `verify LOCATION`; a finding here is a step whose evidence does not hold."""
+    """`verify WORKDIR`, in the words of `verify LOCATION`; a finding here is a step whose evidence does not hold. A job
+    can restart from what a run has finished, at the epoch it was brought at; `epochs` has those of several jobs."""
     broken = [
         {
             "level": "refuse",
@@ -138,8 +139,9 @@ def verdict(found: Verdict, report: Report, workdir: str) -> dict[str, Any]:
     notes = [{"level": "note", "message": redact(n), "path": None, "offset": None, "hint": None} for n in found.notes]
     return {
         "holds": not found.broken,
-        "restartable": not found.broken,
-        "epoch": None,
+        "restartable": found.finished and not found.broken,
+        "epoch": next(iter(found.epochs.values())) if len(found.epochs) == 1 else None,
+        "epochs": dict(found.epochs),
         "findings": broken + notes,
         "run": report.run,
         "state": report.state,

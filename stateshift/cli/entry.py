@@ -19,6 +19,7 @@ from stateshift.cli import (
     compact,
     convert,
     diff,
+    evolve,
     export,
     fork,
     inspect,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     inspect, verify, export, diff, plan, apply, resume, rollback, status, runs,
-    compact, repartition, rewind, fork, convert, rename, split, merge, uid, schema,
+    compact, repartition, rewind, fork, convert, rename, split, merge, evolve, uid, schema,
 )  # fmt: skip
 
 # The error of an argument that does not fit; which package it comes from depends on typer's version.

@@ -1,6 +1,7 @@
 """What the one-job shortcuts have in common: each writes a spec, and runs it through plan and apply as any other.
 
-    compact, repartition, convert, rename, rewind, merge    one job, whose `transform` is what the command is called
+    compact, repartition, convert, rename, rewind, merge,   one job, whose `transform` is what the command is called
+    evolve
     split                                                   one job a part
     fork                                                    one job, in mode fork
 
@@ -70,6 +71,16 @@ def one_job(
         "remote_location": target,
         **({"transform": list(changes)} if changes else {}),
         **({"mode": "fork"} if fork else {}),
+        **({"waive": waive} if waive else {}),
+    }
+
+
+def in_place_job(source: str, changes: Sequence[Mapping[str, Any]], waive: list[str] | None) -> dict[str, Any]:
+    """A job that stays where it is."""
+    return {
+        "name": source.rstrip("/").rpartition("/")[2] or "job",
+        "checkpoint_location": source,
+        "transform": list(changes),
         **({"waive": waive} if waive else {}),
     }
 

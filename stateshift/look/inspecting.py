@@ -112,7 +112,8 @@ def _rows(storage: Storage, path: str) -> RowSchema:
     schema = decoding.schema_path(path)
     if schema is None or storage.stat(schema) is None:
         return RowSchema()
-    return RowSchema.of(storage.read(schema, FILE_MAX), "rocksdb" if path.endswith((".zip", ".changelog")) else None)
+    rocksdb = path.endswith((".zip", ".changelog", ".sst"))
+    return RowSchema.of(storage.read(schema, FILE_MAX), "rocksdb" if rocksdb else None)
 
 
 def _decoded(storage: Storage, name: str, location: str, opening: Callable[[str], Storage]) -> decoding.DecodedFile:

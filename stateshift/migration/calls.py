@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from shlex import quote
 
 from stateshift import __version__, executor, plain
@@ -72,6 +73,7 @@ def rollback(workdir: Workdir, doors: Doors, discard_progress: bool = False) -> 
                 return run.back()
         run.refuse_to_take_from_another_run()
         run.refuse_to_take_from_another_job()
+        run.refuse_to_break_what_was_built_on()
         if not discard_progress:
             run.refuse_to_lose_progress()
         journal.append(RollbackStarted(doors.clock.now(), discard_progress))
@@ -97,10 +99,13 @@ def progress_of(workdir: Workdir) -> Progress:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What `verify WORKDIR` found: the steps whose evidence does not hold, and what could not be asked any more."""
+    """What `verify WORKDIR` found: the steps whose evidence does not hold, what could not be asked any more, and the
+    epoch that each job's image was brought at."""
 
     broken: tuple[executor.Broken, ...]
     notes: tuple[str, ...]
+    epochs: Mapping[str, int | None] = field(default_factory=dict)
+    finished: bool = False
 
 
 def verify(workdir: Workdir, doors: Doors) -> Verdict:
@@ -110,6 +115,7 @@ def verify(workdir: Workdir, doors: Doors) -> Verdict:
     progress = progress_of(workdir)  # never a Journal: opening one would cut the line that a live run is writing
     world = world_of(proposal_of(workdir).spec, progress.run, workdir, doors)
     broken: list[executor.Broken] = []
+    epochs: dict[str, int | None] = {}
     notes: list[str] = []
     if progress.state != "finished":
         notes.append(f"the run is {progress.state}: only what it has done so far, and not taken back, was asked")
@@ -120,4 +126,6 @@ def verify(workdir: Workdir, doors: Doors) -> Verdict:
             notes.append(f"{adopted.job} has gone on from its image since: the image's files were not asked")
         kinds = ("FenceSource", "SubmitJob") if gone_on else ()
         broken += executor.ask(adopted.plan, plan, adopted, world, kinds, doors.fleet)
-    return Verdict(tuple(broken), tuple(notes))
+        if plan.purpose == "move" and not adopted.undone:
+            epochs[adopted.job] = plan.epoch
+    return Verdict(tuple(broken), tuple(notes), epochs, progress.state == "finished")

@@ -95,12 +95,13 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
 def propose(spec: Spec, doors: Doors, workdir: Workdir, only: str | None = None) -> Proposal:
     """The plans of the spec's jobs, with estimates. Reads, and changes nothing."""
     plans = []
+    throttle = (spec.bytes_per_second, spec.operations_per_second)
     for job in jobs_of(spec, only):
         parent = doors.open_storage(locations.parent(job.destination))
         lock.refuse_held(parent, locations.name(job.destination))
         facts = gather(spec, job, doors, workdir, probing=True)
         made = engine(spec.engine).plan(spec, job, facts)
-        plans += [replace(plan, estimate=estimated(plan, facts)) for plan in made]
+        plans += [replace(plan, estimate=estimated(plan, facts, throttle)) for plan in made]
     return Proposal(spec, tuple(plans))
 
 

@@ -29,6 +29,7 @@ from stateshift.migration.proposing import Proposal, decode_proposal, gather, re
 from stateshift.plan import Plan
 from stateshift.report import Report, summarize
 from stateshift.spec import JobSpec
+from stateshift.step import LiftFence
 from stateshift.step.jobs import tag_of
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
@@ -213,6 +214,17 @@ class Run:
                         hint=f"stop it, then: stateshift rollback {quote(str(self.workdir.path))}",
                     )
 
+    def refuse_to_break_what_was_built_on(self) -> None:
+        """State that was compacted in place: later versions of a job that has gone on may name our files."""
+        for adopted in self.journal.progress.plans:
+            plan = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
+            if _in_place(plan) and not adopted.undone and self._gone_on(adopted):
+                raise PlanError(
+                    f"{adopted.job} has committed batches since, on the files that were written here: it cannot do "
+                    "without them",
+                    hint="what was set aside may be removed; there is nothing to take back",
+                )
+
     def refuse_to_lose_progress(self) -> None:
         """A run whose job has committed since, whoever started it: taking it back throws those batches away."""
         for adopted in self.journal.progress.plans:
@@ -227,7 +239,7 @@ class Run:
     def _gone_on(self, adopted: PlanProgress) -> bool:
         """Whether the target's image has a later epoch than the one that was brought there."""
         plan = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
-        if plan.purpose != "move" or plan.target == plan.source or not adopted.steps:
+        if plan.purpose != "move" or not adopted.steps or (plan.target == plan.source and not _in_place(plan)):
             return False
         survey = engine(plan.engine).survey
         there = {image.path: image.epoch for image in survey(self.world.storage(plan.target)).images}
@@ -286,3 +298,8 @@ class Run:
         report = summarize(self.journal.progress)
         self.workdir.write("report.json", plain.to_plain(report))
         return report
+
+
+def _in_place(plan: Plan) -> bool:
+    """Whether the plan changes an image where it lies."""
+    return plan.target == plan.source and any(isinstance(step, LiftFence) for step in plan)

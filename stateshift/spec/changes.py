@@ -1,16 +1,19 @@
 """`transform` of a job: changes to the state on its way, each an object with a `kind` and that kind's own keys.
 
     {"kind": "rewind", "batch": 41}
-    {"kind": "compact"}
+    {"kind": "compact", "in_place": true}
     {"kind": "repartition", "partitions": 17}
     {"kind": "convert", "provider": "rocksdb", "codec": "zstd", "checkpoint_format": "v1"}     any of the three
     {"kind": "rename", "operators": {"0": "1"}, "sources": {"0": "1"}}                         either, or both
     {"kind": "drop", "operators": ["1"], "sources": ["2"]}
     {"kind": "split", "by": 4, "part": 0}  or  {"kind": "split", "column": "country", "values": ["de", "fr"]}
     {"kind": "merge", "locations": ["/there"], "sum": ["count"]}
+    {"kind": "evolve", "operator": "0", "store": "default", "add": [{"name": "last", "type": "long", "default": 0,
+     "after": "count"}], "widen": {"count": "long"}, "rename": {"a": "b"}, "drop": ["c"], "widen_key": {"id": "long"},
+     "rename_key": {"id": "number"}}
 
-The model keeps them as mappings with canonical keys. Each kind stands once: what several of them ask for is one
-rewriting of the state, so their order does not matter.
+The model keeps them as mappings with canonical keys. Each kind stands once (`evolve` once for each store): what several
+of them ask for is one rewriting of the state, so their order does not matter.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stateshift.spec.keys import TRANSFORMS, Key
+from stateshift.spec.keys import COLUMN, TRANSFORMS, Key
 from stateshift.spec.place import Place
 from stateshift.spec.secret import refuse_secrets
 from stateshift.spec.values import Reader
@@ -34,11 +37,17 @@ def read_changes(reader: Reader, place: Place) -> tuple[Change, ...]:
         change = _read(reader, item)
         if change is None:
             continue
-        if change["kind"] in [other["kind"] for other in found]:
+        if _place(change) in map(_place, found):
             reader.complaints.add(item, f"a second {change['kind']!r}", "each kind once")
         else:
             found.append(change)
     return tuple(found)
+
+
+def _place(change: Change) -> tuple[Any, ...]:
+    """What may stand once."""
+    of_store = (change.get("operator"), change.get("store", "default")) if change["kind"] == "evolve" else ()
+    return (change["kind"], *of_store)
 
 
 def _read(reader: Reader, place: Place) -> Change | None:
@@ -61,8 +70,9 @@ def _read(reader: Reader, place: Place) -> Change | None:
 
 
 def _kind(reader: Reader, place: Place) -> str | None:
-    key = TRANSFORMS["compact"]["kind"]
-    spelled = next((name for name in place.value if TRANSFORMS["compact"].find(name)), None)
+    keys = TRANSFORMS["compact"]
+    key = keys["kind"]
+    spelled = next((name for name in place.value if keys.find(name) == key), None)
     if spelled is None:
         reader.complaints.add(place, "'kind' is missing", f"one of {', '.join(TRANSFORMS)}")
         return None
@@ -73,6 +83,10 @@ def _kind(reader: Reader, place: Place) -> str | None:
 def _value(reader: Reader, key: Key, place: Place) -> Any:
     if key.kind == "values":
         return _values(reader, place)
+    if key.kind == "types":
+        return _types(reader, place)
+    if key.kind == "columns":
+        return _columns(reader, place)
     if key.kind != "names":
         return reader.value(key, place)
     if not reader.is_a(place, dict, "an object from old to new names"):
@@ -87,6 +101,34 @@ def _value(reader: Reader, key: Key, place: Place) -> Any:
         else:
             named[name] = below.value
     return named
+
+
+def _types(reader: Reader, place: Place) -> dict[str, str] | None:
+    if not reader.is_a(place, dict, "an object from columns to text"):
+        return None
+    found = {}
+    for name in place.value:
+        below = place / name
+        if isinstance(below.value, str) and below.value.strip():
+            found[name] = below.value
+        else:
+            reader.refuse(below, "a type or a name, as text")
+    return found
+
+
+def _columns(reader: Reader, place: Place) -> list[dict[str, Any]]:
+    found = []
+    for item in place.items if reader.is_a(place, list, "a list of columns") else ():
+        if not reader.is_a(item, dict, "a column: an object with 'name' and 'type'"):
+            continue
+        known = reader.known(item, COLUMN)
+        if reader.need(item, known, "name", "type"):
+            column = {key: below.value for key, below in known.items()}
+            for key, kinds in (("name", str), ("type", (str, dict)), ("after", str)):
+                if key in column and not isinstance(column[key], kinds):
+                    reader.refuse(known[key], "text" if kinds is str else "a type's name, or its JSON")
+            found.append(column)
+    return found
 
 
 def _values(reader: Reader, place: Place) -> list[str | None]:
@@ -127,6 +169,11 @@ def _split(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
             reader.complaints.add(known["part"], f"there is no part {part} of {by}", "parts are counted from 0")
 
 
+def _evolve(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
+    if reader.need(place, known, "operator") and not known.keys() - {"kind", "operator", "store"}:
+        reader.complaints.add(place, "nothing is asked for", "add, widen, rename, drop, widen_key or rename_key")
+
+
 _FITS: Mapping[str, Callable[[Reader, Place, Mapping[str, Place]], None]] = {
     "rewind": _needs("batch"),
     "compact": _needs(),
@@ -136,4 +183,5 @@ _FITS: Mapping[str, Callable[[Reader, Place, Mapping[str, Place]], None]] = {
     "drop": _needs_one,
     "split": _split,
     "merge": _needs("locations"),
+    "evolve": _evolve,
 }

@@ -132,8 +132,12 @@ def _check_fork(complaints: Complaints, read: ReadJob) -> None:
 
 
 def _check_changes(complaints: Complaints, read: ReadJob) -> None:
-    """The source is never changed, so a changed image has a place of its own."""
-    if read.job.transform and not read.job.target:
+    """The source is not changed, so a changed image has a place of its own; but for a compaction in place."""
+    in_place = [change for change in read.job.transform if change.get("in_place")]
+    if in_place and (read.job.target or len(read.job.transform) > 1):
+        wrong = "with 'remote_location'" if read.job.target else "beside another change"
+        complaints.add(read.at("transform"), f"a compaction in place {wrong}", "one or the other")
+    if read.job.transform and not read.job.target and not in_place:
         complaints.add(read.at("transform"), "a transform without 'remote_location'", "where the changed image goes")
     if read.job.transform and read.job.merge_locations:
         complaints.add(read.at("transform"), "a transform with merge_jobs", "two jobs: merge first, then change")

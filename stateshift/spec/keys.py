@@ -229,13 +229,14 @@ def _kind(name: str, about: str, *keys: Key) -> tuple[str, Keys]:
     return name, Keys(Key("kind", "choice", about, choices=_KINDS), *keys)
 
 
-_KINDS = ("rewind", "compact", "repartition", "convert", "rename", "drop", "split", "merge")
+_KINDS = ("rewind", "compact", "repartition", "convert", "rename", "drop", "split", "merge", "evolve")
 
 # The kinds of `transform`, each with its own keys; the first of them is always `kind`.
 TRANSFORMS: Mapping[str, Keys] = dict((
     _kind("rewind", "Go back to an earlier batch.",
           Key("batch", "batch", "The last batch that counts: a committed one that can still be restored.")),
-    _kind("compact", "One snapshot for each shard in place of a chain of changes."),
+    _kind("compact", "One snapshot for each shard in place of a chain of changes.",
+          Key("in_place", "boolean", "Whether where it lies: a job without a remote_location.")),
     _kind("repartition", "Another number of state partitions.",
           Key("partitions", "count", "How many.")),
     _kind("convert", "Another state store provider, codec or checkpoint format.",
@@ -256,7 +257,23 @@ TRANSFORMS: Mapping[str, Keys] = dict((
     _kind("merge", "The state of other checkpoints of the same query, over input of their own, is added.",
           Key("locations", "locations", "Where these are."),
           Key("sum", "texts", "Columns whose values are added where a key is in several; without, that is refused.")),
+    _kind("evolve", "Other columns in the rows of a store, for a job whose query has changed.",
+          Key("operator", "text", "The stateful operator's id."),
+          Key("store", "text", "Its store, as `inspect --entries` calls it; left out, default."),
+          Key("add", "columns", "Columns more, each with a name, a type, a default and the column it comes after."),
+          Key("widen", "types", "Column -> wider type."),
+          Key("rename", "types", "Column -> new name."),
+          Key("drop", "texts", "Columns less."),
+          Key("widen_key", "types", "The same for columns of the key: entries move to where they then belong."),
+          Key("rename_key", "types", "The same for columns of the key.")),
 ))  # fmt: skip
+
+COLUMN = Keys(
+    Key("name", "text", "What it is called; inside of a struct, with dots."),
+    Key("type", "type", "Its type, as Spark's JSON or SQL names it."),
+    Key("default", "json", "What it holds for keys that are there already; null where nothing is said."),
+    Key("after", "name", "The column it comes after; left out, the last; blank, none."),
+)
 
 # What the adapters take besides, told by the schema and carried as given: (key, JSON type, about).
 CLUSTER_OPTIONS = (

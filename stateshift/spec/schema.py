@@ -18,6 +18,7 @@ from typing import Any
 from stateshift.spec.keys import (
     CLUSTER,
     CLUSTER_OPTIONS,
+    COLUMN,
     DATA,
     HASH,
     JOB,
@@ -68,6 +69,7 @@ def spec_schema() -> Schema:
             "operator": _object(OPERATOR, "#/$defs/operator"),
             "throttle": _object(THROTTLE, "#/$defs/throttle"),
             "hash": _object(HASH, "#/$defs/hash"),
+            "column": _object(COLUMN, "#/$defs/column"),
             "change": {"anyOf": [{"$ref": f"#/$defs/{kind}"} for kind in TRANSFORMS]},
             **{kind: _change(kind, keys) for kind, keys in TRANSFORMS.items()},
             **_VALUES,
@@ -166,6 +168,11 @@ _INLINE: dict[str, Schema] = {
         ]
     },
     "names": {"type": "object", "additionalProperties": _TEXT},
+    "types": {"type": "object", "additionalProperties": _TEXT},
+    "columns": {"type": "array", "items": {"$ref": "#/$defs/column"}},
+    "json": {"type": ["string", "number", "boolean", "null", "array", "object"]},
+    "type": {"anyOf": [_TEXT, {"type": "object"}]},
+    "name": {"type": "string"},
     "environment": {"type": "object", "additionalProperties": {"type": "string"}},
 }
 

@@ -3,6 +3,7 @@
     kind             module    does
     StopJob          jobs      stop the job at a consistent epoch unless it is already stopped
     FenceSource      jobs      make it impossible for a zombie of the old job to commit
+    LiftFence        jobs      let the job go on where it was
     CopyFiles        files     stream a bundle of files
     MoveFiles        files     rename a bundle within one file system
     WriteFile        files     write literal bytes
@@ -14,12 +15,13 @@
 
 from stateshift.step.files import CopyFiles, MoveFiles, Rename, TransformShard, WriteFile
 from stateshift.step.images import CompareImages
-from stateshift.step.jobs import AwaitProgress, FenceSource, StopJob, SubmitJob
+from stateshift.step.jobs import AwaitProgress, FenceSource, LiftFence, StopJob, SubmitJob
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence, Fleet, Step
 
 AnyStep = (
     StopJob
     | FenceSource
+    | LiftFence
     | CopyFiles
     | MoveFiles
     | WriteFile
@@ -39,6 +41,7 @@ __all__ = [
     "FenceSource",
     "FileEvidence",
     "Fleet",
+    "LiftFence",
     "MoveFiles",
     "Rename",
     "Step",

@@ -160,6 +160,37 @@ class FenceSource(_NoFiles):
 
 
 @dataclass(frozen=True, slots=True)
+class LiftFence(_NoFiles):
+    """Take our own fence away before the run is over: the job goes on where it was. Undone, it is put up again, so that
+    nobody goes on while the rest is taken back."""
+
+    kind: ClassVar[str] = "LiftFence"
+    name: str
+    location: str
+    paths: tuple[str, ...]
+
+    def describe(self) -> str:
+        return f"lift the fence at {self.location} ({', '.join(self.paths)})"
+
+    def run(self, world: World) -> Evidence:
+        storage, text = world.storage(self.location), fence_text(world.run).encode()
+        for path in reversed(self.paths):
+            world.check_interrupted()
+            if _content(storage, path) == text:
+                storage.remove(path)
+        return {"lifted": list(self.paths)}
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        storage, text = world.storage(self.location), fence_text(world.run).encode()
+        there = [path for path in self.paths if _content(storage, path) == text]
+        return [Discrepancy(f"{self.location}/{path}", "no fence of ours", "our fence") for path in there]
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        FenceSource(self.name, self.location, self.paths).run(world)
+        return []
+
+
+@dataclass(frozen=True, slots=True)
 class SubmitJob(_NoFiles):
     """Find the tag, else submit with it."""
 

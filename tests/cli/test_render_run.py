@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from stateshift.cli import as_json_run, render_run
 from stateshift.cli.render_run import Listed
 from stateshift.cli.text import plain_text
@@ -75,6 +77,22 @@ def test_a_verdict_names_the_step_the_place_and_the_difference() -> None:
     document = as_json_run.verdict(broken, REPORT, "w")
     assert document["restartable"] is document["holds"] is False
     assert document["findings"][0]["message"] == "expected size 3, found nothing"
+
+
+@pytest.mark.parametrize(
+    ("found", "restartable", "epoch"),
+    [
+        (Verdict((), (), {"orders": 7}, True), True, 7),
+        (Verdict((), (), {"orders": 7, "clicks": 3}, True), True, None),
+        (Verdict((), (), {"orders": 7}, False), False, 7),
+        (Verdict((), (), {}, False), False, None),
+    ],
+    ids=["finished", "two jobs", "not finished", "taken back"],
+)
+def test_a_job_can_restart_from_what_a_run_has_finished(found: Verdict, restartable: bool, epoch: int | None) -> None:
+    document = as_json_run.verdict(found, REPORT, "w")
+    assert (document["holds"], document["restartable"], document["epoch"]) == (True, restartable, epoch)
+    assert document["epochs"] == found.epochs
 
 
 def test_the_report_of_a_run_has_the_promised_keys() -> None:

@@ -24,7 +24,11 @@ GOOD = [
     {"kind": "split", "by": 4, "part": 0},
     {"kind": "split", "column": "country", "values": ["de", "fr", "", None]},
     {"kind": "merge", "locations": ["file:///there"], "sum": ["count"]},
-]
+    {"kind": "evolve", "operator": "0", "store": "default/seen", "drop": ["c"], "rename": {"a": "b", "d": "b2"},
+     "add": [{"name": "last", "type": "long", "default": -1, "after": "count"}, {"name": "n", "type": "int"},
+             {"name": "s", "type": {"type": "struct", "fields": []}, "after": ""}],
+     "widen": {"count": "long", "other": "long"}, "widen_key": {"id": "long"}, "rename_key": {"id": "number"}},
+]  # fmt: skip
 
 
 def spec(changes: Any, **job: Any) -> dict[str, Any]:
@@ -73,6 +77,12 @@ def test_keys_kinds_and_numbers_may_be_spelled_loosely() -> None:
         ({"kind": "split", "by": 2}, "/jobs/0/transform/0", "'part' is missing"),
         ({"kind": "split"}, "/jobs/0/transform/0", "a split by shards or by a column"),
         ({"kind": "split", "by": 2, "part": 2}, "/jobs/0/transform/0/part", "there is no part 2 of 2"),
+        ({"kind": "evolve"}, "/jobs/0/transform/0", "'operator' is missing"),
+        ({"kind": "evolve", "operator": "0"}, "/jobs/0/transform/0", "nothing is asked for"),
+        ({"kind": "evolve", "operator": "0", "widen": {"a": 1}}, "/jobs/0/transform/0/widen/a", "a type or a name"),
+        ({"kind": "evolve", "operator": "0", "add": [{"name": "a"}]}, "/jobs/0/transform/0/add/0", "'type' is missing"),
+        ({"kind": "evolve", "operator": "0", "add": [{"name": "a", "type": 1}]}, "/jobs/0/transform/0/add/0/type",
+         "a type's name"),
         ({"kind": "merge"}, "/jobs/0/transform/0", "'locations' is missing"),
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
@@ -91,6 +101,20 @@ def test_the_values_of_a_column_are_texts(values: Any, read: list[str]) -> None:
     VALIDATOR.validate(spec(changes))
     assert parse_spec(json.dumps(spec(changes))).jobs[0].transform[0]["values"] == read
     assert refused([{"kind": "split", "column": "c", "values": [1.5]}])[0][0] == "/jobs/0/transform/0/values/0"
+
+
+def test_a_compaction_in_place_needs_no_place_and_is_read_however_its_keys_are_ordered() -> None:
+    for change in ({"kind": "compact", "in_place": True}, {"inPlace": "true", "kind": "compact"}):
+        VALIDATOR.validate(spec([change], remote_location=None))
+        read = parse_spec(json.dumps(spec([change], remote_location=None))).jobs[0]
+        assert (read.target, read.transform) == (None, ({"kind": "compact", "in_place": True},))
+    assert refused([{"kind": "compact", "in_place": True}])[0][1] == "a compaction in place with 'remote_location'"
+
+
+def test_an_evolution_stands_once_for_each_store() -> None:
+    one, other = ({"kind": "evolve", "operator": "0", "store": store, "drop": ["c"]} for store in ("left", "right"))
+    assert parse_spec(json.dumps(spec([one, other]))).jobs[0].transform == (one, other)
+    assert refused([one, other, one]) == [("/jobs/0/transform/2", "a second 'evolve'")]
 
 
 def test_a_kind_stands_once() -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 from stateshift import plain
 from stateshift.engines.spark import layout
+from stateshift.engines.spark.evolving import Evolution, evolutions
 from stateshift.engines.spark.joining import Joining, joining_of
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.parts import shards_of
-from stateshift.engines.spark.settings import MERGE_OPERATOR, ROW_CHECKSUM
+from stateshift.engines.spark.settings import MERGE_OPERATOR, ROW_CHECKSUM, delimiter
 from stateshift.engines.spark.stores import StoreState, partitions_of, provider_of, stores_of
 from stateshift.engines.spark.wishes import PROVIDER, Wishes, path_after, settings_after
 from stateshift.formats.spark.names import CheckpointPath, classify
@@ -86,6 +87,16 @@ class Asked:
         """Whether what is made of it is."""
         return self.format_2 and not self.wishes.format_1 and self.provider == ROCKSDB
 
+    def is_of_version(self, path: str) -> bool:
+        return self.place(path).version == self.version
+
+    def uuid_of(self, store: StoreState, shard: int) -> str | None:
+        """The id that a version has to keep, as its commit names it: where it stays in its place."""
+        if not self.wishes.in_place:
+            return None
+        places = [self.place(path) for one in store.shards if one.shard == shard for path in one.files]
+        return next((place.uuid for place in places if place.version == self.version and place.uuid), None)
+
     @cached_property
     def conf(self) -> dict[str, str]:
         """What changes in the configuration that the offset log records."""
@@ -110,6 +121,16 @@ class Asked:
             return {"shards": shards_of(split["by"], split["part"], partitions_of(self.image) or 0)}
         rules = {f"{s.operator}/{name}": rule for s in self.stores for name, rule in (s.rules or {}).items()}
         return {"column": split["column"], "values": list(split["values"]), "rules": plain.to_plain(rules)}
+
+    @cached_property
+    def evolved(self) -> Mapping[str, Evolution]:
+        """Stores whose rows become others, by "<operator>/<store>"."""
+        return evolutions(self.wishes, self.image, delimiter(self.image.settings).decode())
+
+    def evolves(self, store: StoreState) -> list[Evolution]:
+        """Of one store on disk: its own, or those of its column families."""
+        whole = f"{store.operator}/{store.store}"
+        return [one for name, one in self.evolved.items() if name == whole or name.startswith(f"{whole}/")]
 
     def reading(self) -> dict[str, str]:
         """The settings that say how rows are read."""

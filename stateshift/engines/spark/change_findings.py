@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from shlex import quote
 from typing import Any
 
+from stateshift.engines.spark.evolve_findings import of_evolution
+from stateshift.engines.spark.in_place import of_in_place
 from stateshift.engines.spark.joining import of_joining
 from stateshift.engines.spark.keys import SESSION_START, nameable
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
@@ -26,6 +28,7 @@ def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     """Everything worth saying of the job's `transform`."""
     wishes = wishes_of(job.transform)
     yield from of_joining(job, facts)
+    yield from of_in_place(wishes, facts)
     yield from _of_merge(wishes, facts)
     for image in facts.source.images:
         name = image.name or image.path or facts.source.location
@@ -127,6 +130,7 @@ def _of_stores(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
         yield from _of_partitions(wishes, image, name, stores)
     if wishes.split:
         yield from _of_split(wishes, wishes.split, image, name, stores)
+    yield from of_evolution(wishes, image, name, stores)
     if wishes.provider and wishes.provider != provider_of(image):
         yield from _of_conversion(wishes, image, name, stores)
 
@@ -209,7 +213,7 @@ def _of_merge(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
         yield Finding("refuse", f"no state has columns {', '.join(columns)} that can be added",
                       hint="stateshift inspect --entries shows them")  # fmt: skip
     elif columns:
-        yield Finding("warn", "values of common keys are added, so the merged state is compared with no source")
+        yield Finding("note", "values of common keys are added; the state is compared with the sum of the sources")
 
 
 def _of_conversion(

@@ -24,6 +24,7 @@ from stateshift.formats.spark import (
     rocksdb,
     schema,
     source_log,
+    sst,
     state_files,
 )
 from stateshift.formats.spark.names import classify
@@ -58,7 +59,7 @@ def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> Dec
             path,
             0,
             hint="decoded are metadata, offsets, commits, sources, operator metadata, schemas, deltas, snapshots, "
-            "changelogs, zips and checksums, each under the name that Spark gives it",
+            "changelogs, tables, zips and checksums, each under the name that Spark gives it",
         )
     return reader(path, content, rows or RowSchema())
 
@@ -164,18 +165,32 @@ def _changelog(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
 
 def _records(path: str, what: str, records: Iterator[state_files.Record], rows: RowSchema) -> DecodedFile:
     value = [_record(record, rows) for record in records]
-    lines = tuple(
-        f"{r['do']} {json.dumps(r['key'], ensure_ascii=False)}"
-        + ("" if r["do"] == "delete" else f" = {json.dumps(r['value'], ensure_ascii=False)}")
-        for r in value
-    )
-    return DecodedFile(path, f"{what}, {len(value)} records", lines, value)
+    return DecodedFile(path, f"{what}, {len(value)} records", tuple(map(_line, value)), value)
+
+
+def _line(record: dict[str, Any]) -> str:
+    key, value = (json.dumps(record[name], ensure_ascii=False) for name in ("key", "value"))
+    return f"{record['do']} {key}" + ("" if record["do"] == "delete" else f" = {value}")
 
 
 def _record(record: state_files.Record, rows: RowSchema) -> dict[str, Any]:
     do = "delete" if record.value is None else "merge" if record.merge else "put"
     value = None if record.value is None else rows.show_value(record.value)
     return {"do": do, "key": rows.show_key(record.key), "value": value}
+
+
+def _table(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    """Every write that the table holds, of one key the newest first: which of them count, the other tables tell."""
+    value = [
+        {
+            "do": "delete" if entry.kind in sst.DELETES else "merge" if entry.kind == sst.MERGE else "put",
+            "key": rows.show_key(entry.key),
+            "sequence": entry.sequence,
+            "value": None if entry.kind in sst.DELETES else rows.show_value(entry.value),
+        }
+        for entry in sst.decode_sst(content)
+    ]
+    return DecodedFile(path, f"RocksDB table, {len(value)} entries", tuple(map(_line, value)), value)
 
 
 def _hadoop_crc(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
@@ -206,4 +221,5 @@ _READERS: dict[str, Callable[[str, bytes, RowSchema], DecodedFile]] = {
     "delta": _delta,
     "snapshot": _snapshot,
     "changelog": _changelog,
+    "sst": _table,
 }

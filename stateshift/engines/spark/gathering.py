@@ -1,6 +1,7 @@
 """Entries on their way from source shards to target shards: read, dealt out by their keys, put in order. Pure.
 
-    folded -> [part] -> [frame] -> deal out -> [column family] -> piles -> [united] -> blocks of a target, in order
+    folded -> [part] -> [frame] -> [evolve] -> deal out -> [column family] -> piles -> [united] -> blocks of a target,
+    in order
 
 Records of one key can come from several checkpoints only, which are merged: they are added (see `sums`) or refused.
 """
@@ -18,10 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from stateshift.engines.spark.columnar import hashes_of
+from stateshift.engines.spark.evolving import Bytes, evolver
 from stateshift.engines.spark.folding import folded
 from stateshift.engines.spark.keys import KeyRule
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.parts import belongs
+from stateshift.engines.spark.row_blocks import mapped
 from stateshift.engines.spark.shards import framed, internal_families, unframed, with_family
 from stateshift.engines.spark.store_view import StoreView
 from stateshift.engines.spark.sums import Add, adders
@@ -78,7 +81,8 @@ class Gathering:
         keep = belongs(wanted, source.operator, source.shard) if wanted else None
         for store, block in folded(self.open, source, self.options["settings"]):
             own = keep(store, block) if keep else block
-            yield store, change(store, own) if change and len(own) else own
+            own = change(store, own) if change and len(own) else own
+            yield store, mapped(own, None, self._evolvers[store][1]) if store in self._evolvers else own
 
     @cached_property
     def _families(self) -> Mapping[str, int]:
@@ -99,6 +103,9 @@ class Gathering:
         before, after = self.plain["partitions"]
         hashed = self._hashes(source, store, block)
         _check_places(source, store, block, hashed % before)
+        if store in self._views_after:
+            block = mapped(block, self._evolvers[store][0], None)
+            hashed = hashes_of(self._views_after[store], block.keys)
         numbers = hashed % after
         places = np.argsort(numbers, kind="stable")
         block, numbers = block.take(places), numbers[places]
@@ -119,11 +126,27 @@ class Gathering:
 
     @cached_property
     def _views(self) -> Mapping[str, StoreView]:
+        return self._views_of("rules")
+
+    @cached_property
+    def _views_after(self) -> Mapping[str, StoreView]:
+        """Of stores whose keys become others."""
+        return self._views_of("rules_after")
+
+    def _views_of(self, option: str) -> Mapping[str, StoreView]:
+        rules = self._own(option).items()
+        return {store: StoreView.of_rule(store, from_plain(KeyRule, rule)) for store, rule in rules}
+
+    @cached_property
+    def _evolvers(self) -> Mapping[str, tuple[Bytes, Bytes]]:
+        framed = self.options["provider"] == ROCKSDB
+        return {store: evolver(one, framed) for store, one in self._own("evolve").items()}
+
+    def _own(self, option: str) -> dict[str, Any]:
+        """What an option says of the stores of this piece's operator."""
         own = f"{self.plain['operator']}/"
-        rules = {name: rule for name, rule in self.options["rules"].items() if name.startswith(own)}
-        return {
-            name.removeprefix(own): StoreView.of_rule(name, from_plain(KeyRule, rule)) for name, rule in rules.items()
-        }
+        told = self.options.get(option, {}).items()
+        return {name.removeprefix(own): value for name, value in told if name.startswith(own)}
 
     def _united(self, blocks: Iterator[Block]) -> Iterator[Block]:
         return united(blocks, self._add)

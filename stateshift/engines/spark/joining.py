@@ -55,6 +55,11 @@ class Joining:
         survey = (self.source, *self.others)[number]
         return layout.under(survey.location[len(self.root) :].lstrip("/"), path)
 
+    @property
+    def places(self) -> tuple[str, ...]:
+        """What paths of each of them begin with, from the root."""
+        return tuple(self.below_root(number, "") for number in range(1 + len(self.others)))
+
     @cached_property
     def infos(self) -> Mapping[str, FileInfo]:
         surveys = (self.source, *self.others)

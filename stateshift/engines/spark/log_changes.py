@@ -3,6 +3,7 @@
     logs_of          offsets and commits, by path           what else they say afterwards
     operators_of     operators' metadata, by path           further options of their rewriting
     paths_of         files that get another path, or none, because their operator or source does
+    schemas_of       schema files of stores whose rows become others
     joined_logs      source logs of other checkpoints, under the numbers they have in the merged one
 """
 
@@ -22,6 +23,7 @@ from stateshift.survey import FileInfo, ShardFiles
 REWRITE_OFFSETS = "spark.rewrite-offsets"
 REWRITE_COMMIT = "spark.rewrite-commit"
 KEEP = "spark.keep"
+REWRITE_SCHEMA = "spark.rewrite-schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,24 @@ def operators_of(asked: Asked) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def paths_of(asked: Asked) -> dict[str, str | None]:
     return {path: new for path in asked.image.needed if (new := asked.path(path)) != path}
+
+
+def schemas_of(asked: Asked) -> Iterator[TransformShard]:
+    """Each a step of its own: they are few."""
+    for path in asked.image.needed:
+        place = asked.place(path)
+        new = asked.path(path)
+        if place.area != "state-schema" or new is None:
+            continue
+        start = f"{place.operator}/{place.store}"
+        changed = {
+            name[len(start) + 1 :]: {"key": one.new_key, "value": one.new_value}
+            for name, one in asked.evolved.items()
+            if name == start or name.startswith(f"{start}/")
+        }
+        if changed:
+            yield TransformShard(f"transform/schema-{asked.number}-{new}", REWRITE_SCHEMA, {"stores": changed},
+                                 asked.above, (asked.info(path),), asked.target, (new,))  # fmt: skip
 
 
 def joined_logs(asked: Asked) -> Iterator[TransformShard]:

@@ -66,7 +66,10 @@ def pieces_of(asked: Asked, store: StoreState, bytes_max: int = PIECE_BYTES_MAX)
 def is_rewritten(asked: Asked, store: StoreState, shard: ShardFiles) -> bool:
     """Whether a shard is written anew, rather than copied."""
     everything = asked.other_provider or CODEC in asked.conf or asked.part or asked.joining
-    if everything or moves(asked, store) or (asked.wishes.of_state and other_format(asked.image, asked.facts)):
+    if asked.wishes.in_place and any(path.endswith(".zip") and asked.is_of_version(path) for path in shard.files):
+        return False  # its own zip would be overwritten
+    other = asked.wishes.of_state and other_format(asked.image, asked.facts)
+    if everything or moves(asked, store) or asked.evolves(store) or other:
         return True
     uuids = asked.wishes.format_1 and any("_" in path.rpartition("/")[2] for path in shard.files)
     return (asked.wishes.compact and not is_settled(shard, asked.size((shard,)))) or uuids
@@ -75,7 +78,12 @@ def is_rewritten(asked: Asked, store: StoreState, shard: ShardFiles) -> bool:
 def moves(asked: Asked, store: StoreState) -> bool:
     """Whether entries change their shard."""
     after = asked.wishes.partitions
-    return after is not None and after != partitions_of(asked.image) and not store.single
+    other = after is not None and after != partitions_of(asked.image)
+    return (other or _is_rekeyed(asked, store)) and not store.single
+
+
+def _is_rekeyed(asked: Asked, store: StoreState) -> bool:
+    return any(one.rekeyed for one in asked.evolves(store))
 
 
 def is_settled(shard: ShardFiles, size: int) -> bool:
@@ -117,10 +125,12 @@ def _alone(asked: Asked, store: StoreState, shard: int, sources: tuple[ShardFile
 
 
 def _moved(asked: Asked, store: StoreState, bytes_max: int) -> Iterator[Piece]:
-    before, after = partitions_of(asked.image), asked.wishes.partitions
-    assert before is not None and after is not None, "the findings have asked"
+    before = partitions_of(asked.image)
+    assert before is not None, "the findings have asked"
+    after = asked.wishes.partitions or before
     by_number = {shard.shard: shard for shard in store.shards}
-    for here, there in components(before, after):
+    everywhere = [(range(before), range(after))]  # another key's hash says nothing of where it was
+    for here, there in everywhere if _is_rekeyed(asked, store) else components(before, after):
         sources = tuple(by_number[number] for number in here)
         size = asked.size(sources)
         passes = min(len(there), -(-size // bytes_max) or 1)
@@ -140,7 +150,8 @@ def _made(asked: Asked, store: StoreState, shard: int, size: int) -> ShardFiles:
     else:
         numbers = range(FIRST_TABLE, FIRST_TABLE + table_count(size))
         tables = [f"{folder}/SSTs/{n:06}-{_id(asked, f'{own} {n}')}.sst" for n in numbers]
-        names = [f"{own}_{_id(asked, own)}.zip" if asked.uuids else f"{own}.zip", *tables]
+        unique = asked.uuid_of(store, shard) or _id(asked, own)
+        names = [f"{own}_{unique}.zip" if asked.uuids else f"{own}.zip", *tables]
     return ShardFiles(store.operator, store.store, shard, tuple(names))
 
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from stateshift import plain
 from stateshift.engines.spark import findings as look
-from stateshift.engines.spark import layout
+from stateshift.engines.spark import in_place, layout
 from stateshift.engines.spark.bundles import Copies, bundled, copies, shard_bundles
 from stateshift.engines.spark.log_changes import KEEP
 from stateshift.engines.spark.reshaping import Reshaping, reshaping_of
@@ -85,6 +85,8 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     reshaping = reshaping_of(job, facts)
     rewriting = with_changes(rewriting_of(job, facts), facts, reshaping.operators, reshaping.paths)
     halt = Phase("halt", tuple(_halt_steps(job, facts)), ordered=True)
+    if job.target is None and reshaping.shards:
+        return _plan(job, facts, _in_place(spec, job, facts, images, reshaping), found)
     if job.target is None:
         publish = Phase("publish", tuple(_index_step(spec, job, facts)), ordered=True)
         return _plan(job, facts, phases_of(halt, publish, *_start(job, facts, images)), found)
@@ -99,6 +101,24 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         *_start(job, facts, images),
     )
     return _plan(job, facts, phases, found)
+
+
+def _in_place(
+    spec: Spec, job: JobSpec, facts: Facts, images: tuple[Image, ...], reshaping: Reshaping
+) -> tuple[Phase, ...]:
+    """The same location, with fewer files: see `in_place`."""
+    aside = tuple(in_place.set_aside(facts, reshaping))
+    if not reshaping.steps and not aside:
+        return ()
+    fences = [step for step in _fence("halt/fence", facts.source) if isinstance(step, FenceSource)]
+    return phases_of(
+        Phase("halt", tuple(fences), ordered=True),
+        Phase("transform", reshaping.steps),
+        Phase("compare", reshaping.compares if job.verify != "none" else ()),
+        Phase("publish", (*in_place.lifted(fences), *_index_step(spec, job, facts)), ordered=True),
+        *_start(job, facts, images),
+        Phase("retire", aside),
+    )
 
 
 def identity_of(facts: Facts) -> str:

@@ -21,9 +21,10 @@ from stateshift import plain
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.asked import Asked
 from stateshift.engines.spark.bundles import bundled
-from stateshift.engines.spark.comparing import PART, PLAIN_ROWS, ROWS
+from stateshift.engines.spark.comparing import EVOLVE, PART, PLAIN_ROWS, ROWS, SUMS
+from stateshift.engines.spark.keys import key_rule
 from stateshift.engines.spark.layout import ROCKSDB
-from stateshift.engines.spark.log_changes import Change, joined_logs, logs_of, operators_of, paths_of
+from stateshift.engines.spark.log_changes import Change, joined_logs, logs_of, operators_of, paths_of, schemas_of
 from stateshift.engines.spark.pieces import PIECE_BYTES_MAX, Piece, is_rewritten, pieces_of, whole, written
 from stateshift.engines.spark.settings import ROW_CHECKSUM
 from stateshift.engines.spark.sums import cannot_add
@@ -75,10 +76,12 @@ def _reshaped(asked: Asked, piece_bytes_max: int) -> Reshaping:
     taken = frozenset(path for shard in both[True] for path in shard.files)
     same = [Piece((shard,), (_renamed(asked, shard),), None, asked.size((shard,))) for shard in both[False]]
     shards = tuple(target for piece in (*pieces, *same) for target in piece.targets)
+    schemas = list(schemas_of(asked))
+    taken |= {step.inputs[0].path for step in schemas}
     paths = {path: new for path, new in paths_of(asked).items() if path not in taken}
     steps = [_step(asked, number, bundle) for number, bundle in enumerate(bundled(pieces))]
     return Reshaping(
-        steps=(*steps, *joined_logs(asked)),
+        steps=(*steps, *joined_logs(asked), *schemas),
         replaced=taken | frozenset(paths),
         shards=shards,
         compares=tuple(_compares(asked, pieces, same)),
@@ -110,6 +113,7 @@ def _step(asked: Asked, number: int, pieces: list[Piece]) -> TransformShard:
         "checksums": settings.get(ROW_CHECKSUM) == "true",
         **({"rules": plain.to_plain(rules)} if moved else {}),
         **({"part": asked.part} if asked.part else {}),
+        **_evolution(asked),
         **({"sums": _sums(asked)} if asked.joining else {}),
         "format": zip_format(asked),
         "format_without_zip": zip_format_guessed(asked),
@@ -138,6 +142,25 @@ def _plain(piece: Piece) -> dict[str, Any]:
     }
 
 
+def _as_one(sources: tuple[ShardFiles, ...]) -> ShardFiles:
+    return replace(sources[0], files=tuple(path for source in sources for path in source.files))
+
+
+def _evolution(asked: Asked) -> dict[str, Any]:
+    """Rows that become others, and where their keys then belong."""
+    if not asked.evolved:
+        return {}
+    schemas = asked.image.details["schemas"]
+    framed = asked.provider == ROCKSDB
+    names = {operator.id: operator.name for operator in asked.image.operators}
+    after = {
+        name: key_rule(names.get(name.partition("/")[0]), name, {**schemas[name], "key": one.new_key}, framed)
+        for name, one in asked.evolved.items()
+        if one.rekeyed
+    }
+    return {"evolve": plain.to_plain(asked.evolved), "rules_after": plain.to_plain(after)}
+
+
 def _sums(asked: Asked) -> dict[str, Any]:
     """How values of one key are added, for the stores that have the columns to add."""
     columns = list((asked.wishes.merge or {}).get("sum", ()))
@@ -150,15 +173,20 @@ def _sums(asked: Asked) -> dict[str, Any]:
 
 
 def _compares(asked: Asked, pieces: list[Piece], same: list[Piece]) -> Iterator[CompareImages]:
-    if asked.wishes.merge and asked.wishes.merge.get("sum"):
-        return  # what was added is in no source
     settings = asked.reading() | ({ROWS: PLAIN_ROWS} if asked.other_provider else {})
-    seen = {**settings, PART: json.dumps(asked.part, sort_keys=True)} if asked.part else settings
+    part = {PART: json.dumps(asked.part, sort_keys=True)} if asked.part else {}
+    evolved = {EVOLVE: json.dumps(_evolution(asked)["evolve"], sort_keys=True)} if asked.evolved else {}
     compared = [*whole(pieces), *(piece for piece in same if piece.sources != piece.targets)]
+    sums: dict[str, str] = {}
+    if asked.joining and (asked.wishes.merge or {}).get("sum"):
+        # What was added is in no source alone.
+        sums = {SUMS: json.dumps({"sums": _sums(asked), "places": list(asked.joining.places)}, sort_keys=True)}
+        compared = [replace(piece, sources=(_as_one(piece.sources),)) for piece in compared]
+    seen = {**settings, **part, **evolved, **sums}
     for number, bundle in enumerate(bundled(compared)):
         yield CompareImages(
             f"compare/state-{asked.number}-{number}", layout.ENGINE, asked.above, asked.target,
             tuple(shard for piece in bundle for shard in piece.sources),
             tuple(shard for piece in bundle for shard in piece.targets), (), seen,
-            sum(piece.size for piece in bundle), settings if asked.part else None,
+            sum(piece.size for piece in bundle), None if seen == settings else settings,
         )  # fmt: skip

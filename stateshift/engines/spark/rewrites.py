@@ -10,6 +10,8 @@
              rules     for these, "<operator>/<store>" -> KeyRule
              sums      "<operator>/<store>" -> how values of one key are added (see `sums`), where checkpoints are
                        merged: a piece then has the same shard of several of them
+             evolve    "<operator>/<store>" -> Evolution, where rows become others (see `evolving`)
+             rules_after   KeyRule of those of them whose keys do
              part      what of the entries is kept (see `parts`); all, where it is left out
              settings  what the sources' rows are read by (see `folding`)
              provider, codec, checksums     how the targets are written

@@ -2,7 +2,8 @@
 
     "<operator>/<store>" or "<operator>/<store>/<column family>"  ->  {"key": StructType JSON, "value": the same,
                                                                        "encoder": the key encoder's JSON, or None,
-                                                                       "prefix": the key columns looked up together}
+                                                                       "prefix": the key columns looked up together,
+                                                                       "lists": whether values are lists of rows}
 
 One file below shard 0 describes a store; one named by the operator's newest metadata describes all column families of
 a store (`formats.spark.schema`, v3). What has no schema is left out: whoever needs it refuses it by name.
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stateshift.engines.spark.reading import Reading
+from stateshift.engines.spark.views import keeps_lists
 from stateshift.formats.spark import operator_metadata, schema
 from stateshift.formats.spark.names import DEFAULT_STORE
 
@@ -41,6 +43,7 @@ def schemas_of(
                     "key": one.key,
                     "value": one.value,
                     "encoder": one.encoder or None,
+                    "lists": decoded.version == 3 and keeps_lists(one.name, told),
                     "prefix": info.prefix_columns if info else 0,
                 }
     return found

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from stateshift.engines.spark.joining import MERGE_COMMITS, MERGE_OFFSETS
-from stateshift.engines.spark.log_changes import KEEP, REWRITE_COMMIT, REWRITE_OFFSETS
+from stateshift.engines.spark.log_changes import KEEP, REWRITE_COMMIT, REWRITE_OFFSETS, REWRITE_SCHEMA
 from stateshift.engines.spark.reshaping import REWRITE_STATE
 from stateshift.engines.spark.rewrites import rewrite_state
 from stateshift.engines.spark.rewriting import REWRITE_LOG, REWRITE_OPERATOR_METADATA
-from stateshift.formats.spark import commits, offsets, operator_metadata, source_log
-from stateshift.formats.spark.uris import Relocation, encode_location
+from stateshift.formats.spark import commits, offsets, operator_metadata, schema, source_log
+from stateshift.formats.spark.uris import Relocation, encode_location, plain_location
 from stateshift.storage.protocol import Content
 from stateshift.world import Transform
 
@@ -26,7 +27,8 @@ def rewrite_log(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequen
 def rewrite_operator_metadata(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
     """An operator's metadata with the paths of its schema files changed, and its number of partitions."""
     (content,) = inputs
-    relocation = _relocation(options)
+    # Not quoted, unlike in the logs.
+    relocation = Relocation({plain_location(old): plain_location(new) for old, new in options["mapping"]})
 
     def rewritten() -> bytes:
         metadata = operator_metadata.decode_operator_metadata(b"".join(content()))
@@ -49,6 +51,21 @@ def rewrite_offsets(options: Mapping[str, Any], inputs: Sequence[Content]) -> Se
         entry = offsets.with_conf(offsets.decode_offsets(b"".join(content())), options["conf"])
         named = offsets.with_sources(entry, options.get("sources", {}), options.get("dropped", ()))
         return offsets.encode_offsets(named)
+
+    return (lambda: iter((rewritten(),)),)
+
+
+def rewrite_schema(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+    """A schema file of stores whose rows become others; "" is the one store of a file that has no column families."""
+    (content,) = inputs
+
+    def rewritten() -> bytes:
+        found = schema.decode_schema(b"".join(content()))
+        told = options["stores"]
+        stores = tuple(
+            replace(store, **told.get(store.name if found.version == 3 else "", {})) for store in found.stores
+        )
+        return schema.encode_schema(replace(found, stores=stores))
 
     return (lambda: iter((rewritten(),)),)
 
@@ -105,6 +122,7 @@ TRANSFORMS: Mapping[str, Transform] = {
     REWRITE_STATE: rewrite_state,
     REWRITE_OFFSETS: rewrite_offsets,
     REWRITE_COMMIT: rewrite_commit,
+    REWRITE_SCHEMA: rewrite_schema,
     MERGE_OFFSETS: merge_offsets,
     MERGE_COMMITS: merge_commits,
 }

@@ -21,7 +21,7 @@ from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import operator_metadata
 from stateshift.formats.spark.names import CheckpointPath, classify
 from stateshift.formats.spark.schema import StoreSchema, decode_schema
-from stateshift.formats.spark.types import decode_struct
+from stateshift.formats.spark.types import Atomic, StructType, decode_struct
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image
 
@@ -86,6 +86,7 @@ def _view(
 ) -> StoreView:
     try:
         key, value = decode_struct(schema.key), decode_struct(schema.value)
+        value = value if family else _with_wide_timeout(value, operator)
         prefix = max((store.prefix_columns for store in metadata.stores), default=0) if metadata else 0
         encoder = key_encoder(key, schema.encoder, prefix, provider == ROCKSDB)
     except FormatError:
@@ -94,10 +95,19 @@ def _view(
         return empty
     name = schema.name if family else empty.store
     placed = None if is_collated(schema.key) else placed_by(operator, name, key)
-    return replace(empty, key=key, value=value, encoder=encoder, many=family and _many(name, metadata), placed=placed)
+    many = family and keeps_lists(name, metadata)
+    return replace(empty, key=key, value=value, encoder=encoder, many=many, placed=placed)
 
 
-def _many(store: str, metadata: operator_metadata.OperatorMetadata | None) -> bool:
+def _with_wide_timeout(value: StructType, operator: str | None) -> StructType:
+    """State format 1 of flatMapGroupsWithState calls its last column an integer, and keeps a long there
+    (FlatMapGroupsWithStateExecHelper, StateManagerImplV1)."""
+    if operator not in (None, "flatMapGroupsWithState") or value.names[-1:] != ("timeoutTimestamp",):
+        return value
+    return replace(value, types=(*value.types[:-1], Atomic("long")))
+
+
+def keeps_lists(store: str, metadata: operator_metadata.OperatorMetadata | None) -> bool:
     """Whether the values of a column family are lists."""
     if store.endswith(_JOIN_LISTS):
         return True

@@ -23,6 +23,7 @@ class Wishes:
 
     rewind: int | None = None
     compact: bool = False
+    in_place: bool = False
     partitions: int | None = None
     provider: str | None = None
     codec: str | None = None
@@ -33,12 +34,13 @@ class Wishes:
     dropped_sources: tuple[str, ...] = ()
     split: Mapping[str, Any] | None = None
     merge: Mapping[str, Any] | None = None
+    evolve: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def of_state(self) -> bool:
         """Whether any state file is written anew, rather than copied."""
         return bool(self.compact or self.partitions or self.provider or self.codec or self.format_1
-                    or self.split or self.merge)  # fmt: skip
+                    or self.split or self.merge or self.evolve)  # fmt: skip
 
     @property
     def any(self) -> bool:
@@ -52,6 +54,7 @@ def wishes_of(changes: Sequence[Mapping[str, Any]]) -> Wishes:
     return Wishes(
         rewind=by_kind.get("rewind", none).get("batch"),
         compact="compact" in by_kind,
+        in_place=by_kind.get("compact", none).get("in_place", False),
         partitions=by_kind.get("repartition", none).get("partitions"),
         provider=convert.get("provider"),
         codec=convert.get("codec"),
@@ -62,6 +65,7 @@ def wishes_of(changes: Sequence[Mapping[str, Any]]) -> Wishes:
         dropped_sources=tuple(drop.get("sources", ())),
         split=by_kind.get("split"),
         merge=by_kind.get("merge"),
+        evolve=tuple(change for change in changes if change["kind"] == "evolve"),
     )
 
 

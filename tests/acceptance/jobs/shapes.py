@@ -22,7 +22,7 @@ from typing import Any
 
 os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")])
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 EVENTS = "id LONG, at TIMESTAMP, word STRING, amount LONG"
@@ -84,6 +84,53 @@ def totals(events: DataFrame) -> DataFrame:
     return events.groupBy().agg(f.count("*").alias("n"), f.sum("amount").alias("total"))
 
 
+def counted(events: DataFrame) -> DataFrame:
+    """A query, and below what became of it: an aggregate more in the middle and one at the end, and a wider column."""
+    return _counted(events, f.count("*").alias("n"), f.max(f.col("id").cast("int")).alias("last"))
+
+
+def counted_more(events: DataFrame) -> DataFrame:
+    more = f.min("amount").alias("least"), f.max("id").alias("last"), f.max("word").alias("word_again")
+    return _counted(events, f.count("*").alias("n"), *more)
+
+
+def _counted(events: DataFrame, *columns: Column) -> DataFrame:
+    events = events.withWatermark("at", "5 seconds")
+    counted = events.groupBy(f.window("at", "10 seconds"), "word").agg(*columns)
+    return counted.select("window.start", *(name for name in counted.columns if name != "window"))
+
+
+def paired(events: DataFrame) -> DataFrame:
+    return _paired(events, "id", "word", "at")
+
+
+def paired_more(events: DataFrame) -> DataFrame:
+    """Both sides of the join remember a column more."""
+    return _paired(events, "id", "word", "at", "amount")
+
+
+def _paired(events: DataFrame, *columns: str) -> DataFrame:
+    left = events.filter("id % 2 = 0").withWatermark("at", "5 seconds").select(*columns).alias("l")
+    right = events.filter("id % 3 = 0").withWatermark("at", "5 seconds").select(*columns).alias("r")
+    near = f.expr("l.word = r.word AND r.at BETWEEN l.at AND l.at + INTERVAL 15 SECONDS")
+    shown = [f"{side}.{name} AS {side}_{name}" for side in "lr" for name in columns if name != "at"]
+    return left.join(right, near, "leftOuter").selectExpr(*shown)
+
+
+def singled(events: DataFrame) -> DataFrame:
+    return _singled(events, "int")
+
+
+def singled_wider(events: DataFrame) -> DataFrame:
+    """The key of the state has a wider column, which hashes otherwise."""
+    return _singled(events, "long")
+
+
+def _singled(events: DataFrame, kind: str) -> DataFrame:
+    numbered = events.select("word", (f.col("id") % 9).cast(kind).alias("number"))
+    return numbered.dropDuplicates(["word", "number"])
+
+
 def in_pandas(events: DataFrame) -> DataFrame:
     output, state = "word STRING, n LONG, total LONG", "n LONG, total LONG"
     marked = events.withWatermark("at", "5 seconds").groupBy("word")
@@ -121,6 +168,8 @@ def _transformed(events: DataFrame, processor: str, clock: str) -> DataFrame:
 
 
 QUERIES = {
+    "counted": counted, "counted-more": counted_more, "paired": paired, "paired-more": paired_more,
+    "singled": singled, "singled-wider": singled_wider,
     "window": windowed, "join": joined, "inner": matched, "session": sessions, "unique": unique, "distinct": distinct,
     "first": first, "limited": limited, "chained": chained, "totals": totals, "pandas": in_pandas, "timed": timed,
     "expiring": expiring,

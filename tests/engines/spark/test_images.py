@@ -44,6 +44,7 @@ def test_typed_rows_are_what_spark_itself_reads(case):
     found = typed(case)
     for store in expected(case)["stores"]:
         rows = found.get((store["operator"], name_of(found, store)), [])
+        rows = halved(rows) if case.name == "groups-hdfs-v1" else rows
         assert sorted(shaped(store, rows), key=repr) == sorted(map(list, store["rows"]), key=repr), store
 
 
@@ -106,6 +107,14 @@ def test_what_spark_keeps_twice_agrees(case):
             values = found[operator, store.removeprefix("$min_")]
             soonest = {repr(key): min(at for _, at in value) for _, key, value in values}
             assert {repr(key): at for _, key, (at,) in rows} == soonest
+
+
+def halved(rows):
+    """Spark's reader takes the last column for the integer that its schema says, and shows half of what is there: times
+    of timeouts, in milliseconds. (Its own query reads all of it.)"""
+    times = [value[-1] for _, _, value in rows]
+    assert all(time == -1 or 1_767_000_000_000 < time < 1_768_000_000_000 for time in times) and max(times) > 0
+    return [[shard, key, [*value[:-1], (value[-1] + 2**31) % 2**32 - 2**31]] for shard, key, value in rows]
 
 
 def counted(rows):

@@ -3,7 +3,10 @@ are where placement puts them. That a real Spark goes on from the results is sho
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,7 @@ import pytest
 from stateshift import look
 from stateshift.engines.spark import survey
 from stateshift.engines.spark.columnar import hashes_of, texts_of
-from stateshift.engines.spark.comparing import comparable
+from stateshift.engines.spark.comparing import SUMS, comparable
 from stateshift.engines.spark.keys import nameable
 from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.store_view import StoreView
@@ -24,8 +27,9 @@ from stateshift.formats.spark.offsets import decode_offsets
 from stateshift.formats.spark.operator_metadata import decode_operator_metadata
 from stateshift.formats.spark.types import decode_struct
 from stateshift.formats.spark.unsafe_row import decode_row
+from stateshift.step import CompareImages
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Image
+from stateshift.survey import Image, ShardFiles
 from tests.formats.golden import CASES, IDS
 from tests.support.checkpoints import put
 from tests.support.ground import TARGET, Ground, spec_of
@@ -338,6 +342,29 @@ def test_values_of_common_keys_are_added_where_the_spec_names_their_columns(tmp_
             assert double == (single if name not in columns or single is None else 2 * single)
 
 
+@pytest.mark.parametrize("name", ["window-hdfs", "window-rocksdb-changelog"])
+def test_what_was_added_is_held_against_the_sum_of_the_sources(tmp_path: Path, name: str) -> None:
+    ground = Ground(tmp_path)
+    location = source_of(ground, next(case for case in STATEFUL if case.name == name))
+    ground.apply(spec_of(location, f"{TARGET}-0", mode="fork", waive=["paths-stay"]), "fork")
+    merge = [{"kind": "merge", "locations": [f"{TARGET}-0"], "sum": ["count", "sum"]}]
+    proposed = ground.propose(spec_of(location, transform=merge, waive=["paths-stay"]))
+    ground.apply(proposed, "merge")
+    (step,) = [step for step in proposed.plans[-1] if isinstance(step, CompareImages) and step.source_shards]
+
+    def folded(place: str, shards: tuple[ShardFiles, ...], settings: Mapping[str, str]) -> Counter[tuple[Any, ...]]:
+        storage = ground.open(place)
+        blocks = (pair for shard in shards for pair in comparable(storage.chunks, shard, settings))
+        return Counter((store, *record) for store, block in blocks for record in block.records())
+
+    sums = folded(step.source, step.source_shards, step.settings)
+    assert sums == folded(step.target, step.target_shards or (), step.target_settings or {})
+    assert set(sums.values()) == {1}
+    place = json.loads(step.settings[SUMS])["places"][0]
+    one = tuple(replace(s, files=tuple(p for p in s.files if p.startswith(place))) for s in step.source_shards)
+    assert not folded(step.source, one, step.settings) & sums, "one source alone is not their sum"
+
+
 @pytest.mark.parametrize(
     ("other", "change", "message"),
     [
@@ -362,3 +389,26 @@ def test_checkpoints_that_are_not_alike_are_not_merged(
     merge = [{"kind": "merge", "locations": [there], **change}]
     proposal = ground.propose(spec_of(location, transform=merge, waive=["paths-stay"]))
     assert any(message in finding.message for finding in proposal.refusals), proposal.refusals
+
+
+@pytest.mark.row("IS-16")
+def test_operators_that_change_places_keep_their_state_under_the_other_id(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    location = source_of(ground, next(case for case in CASES if case.name == "chained-rocksdb"))
+    swap = [{"kind": "rename", "operators": {"0": "2", "2": "0"}}]
+    ground.apply(spec_of(location, transform=swap, waive=["paths-stay"]))
+    before, after = (image_at(ground.open(place)) for place in (location, TARGET))
+    names = {operator.id: operator.name for operator in before.operators}
+    assert {o.id: o.name for o in after.operators} == {"0": names["2"], "1": names["1"], "2": names["0"]}
+    swapped = {"0": "2", "1": "1", "2": "0"}
+    found = {
+        place: sorted((ids[shard.operator], store, *record) for shard in image.shards
+                      for store, block in comparable(ground.open(place).chunks, shard, image.settings)
+                      for record in block.records())
+        for place, image, ids in ((location, before, swapped), (TARGET, after, {o: o for o in swapped}))
+    }  # fmt: skip
+    assert found[location] == found[TARGET] and found[TARGET]
+    assert look.restartable(TARGET, ground.open, thorough=True).restartable
+    for number in swapped:
+        metadata = ground.open(TARGET).read(f"state/{number}/_metadata/metadata", 1 << 20)
+        assert decode_operator_metadata(metadata).operator == int(number)

@@ -1,0 +1,107 @@
+"""`stateshift evolve`: other columns in the state, so that a changed job goes on with it."""
+
+from __future__ import annotations
+
+import json as plain_json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from stateshift.cli.options import WORKDIRS, Json, Parallel, Throttle, Verbose, Workdirs, Yes
+from stateshift.cli.shortcut import Asked, Fork, Source, To, Waive, WorkdirHere, carry, ending, one_job
+from stateshift.cli.terminal import Terminal
+
+EPILOG = ending(
+    "stateshift evolve /data/orders --to /data/orders-2 --add max:integer --widen total=long\n"
+    "stateshift evolve /data/orders --to /data/orders-2 --operator 1 --add last:string=none@count --drop spare"
+)
+
+
+def command(
+    context: typer.Context,
+    source: Source,
+    to: To,
+    operator: Annotated[str, typer.Option("--operator", metavar="ID", help="The stateful operator.")] = "0",
+    store: Annotated[
+        str, typer.Option("--store", metavar="NAME", help="Its store, as `inspect --entries` calls it.")
+    ] = "default",
+    add: Annotated[
+        list[str] | None,
+        typer.Option("--add", metavar="NAME:TYPE[=DEFAULT][@AFTER]", help="A column more, null where nothing is said."),
+    ] = None,
+    widen: Annotated[
+        list[str] | None, typer.Option("--widen", metavar="NAME=TYPE", help="A wider type, such as long for integer.")
+    ] = None,
+    rename: Annotated[
+        list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="Another name for a column.")
+    ] = None,
+    drop: Annotated[list[str] | None, typer.Option("--drop", metavar="NAME", help="A column less.")] = None,
+    widen_key: Annotated[
+        list[str] | None, typer.Option("--widen-key", metavar="NAME=TYPE", help="The same for a column of the key.")
+    ] = None,
+    rename_key: Annotated[
+        list[str] | None, typer.Option("--rename-key", metavar="OLD=NEW", help="The same for a column of the key.")
+    ] = None,
+    waive: Waive = None,
+    fork: Fork = False,
+    yes: Yes = False,
+    workdir: WorkdirHere = None,
+    parallel: Parallel = None,
+    throttle: Throttle = None,
+    workdirs: Workdirs = WORKDIRS,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Change the columns of a state, where Spark refuses to.
+
+    For a job whose query has an aggregate more, a wider column, or one less. What is added holds its default for every
+    key that is there already. Columns inside of a struct are written with dots."""
+    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
+    wanted: dict[str, Any] = {
+        "add": [_column(text) for text in add or ()],
+        "widen": _pairs("--widen", widen),
+        "rename": _pairs("--rename", rename),
+        "drop": list(drop or ()),
+        "widen_key": _pairs("--widen-key", widen_key),
+        "rename_key": _pairs("--rename-key", rename_key),
+    }
+    change = {"kind": "evolve", "operator": operator, "store": store, **{k: v for k, v in wanted.items() if v}}
+    return carry(asked, [one_job(source, to, [change], waive, fork)])
+
+
+def _column(text: str) -> dict[str, Any]:
+    """NAME:TYPE[=DEFAULT][@AFTER]; a default is JSON, or else the text itself."""
+    name, colon, rest = text.partition(":")
+    rest, at, after = rest.partition("@") if "=" not in rest else _last(rest, "@")
+    kind, equals, default = rest.partition("=")
+    if not (name and colon and kind):
+        raise typer.BadParameter(f"--add takes NAME:TYPE[=DEFAULT][@AFTER], not {text!r}")
+    return {
+        "name": name,
+        "type": kind,
+        **({"default": _json(default)} if equals else {}),
+        **({"after": after} if at else {}),
+    }
+
+
+def _last(text: str, mark: str) -> tuple[str, str, str]:
+    before, found, after = text.rpartition(mark)
+    return (before, found, after) if found else (text, "", "")
+
+
+def _json(text: str) -> Any:
+    try:
+        return plain_json.loads(text)
+    except ValueError:
+        return text
+
+
+def _pairs(flag: str, given: Sequence[str] | None) -> dict[str, str]:
+    found = {}
+    for pair in given or ():
+        old, equals, new = pair.partition("=")
+        if not (old and equals and new) or old in found:
+            raise typer.BadParameter(f"{flag} takes NAME=…, each NAME once; not {pair!r}")
+        found[old] = new
+    return found
