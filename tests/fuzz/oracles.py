@@ -76,7 +76,7 @@ def affordable(run: Callable[[bytes], None], data: bytes) -> None:
     finally:
         seconds, peak = time.thread_time() - began, tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    _judge(len(data), seconds / 4, peak)  # counting every allocation makes it slow
+    check_cost(len(data), seconds / 4, peak)  # counting every allocation makes it slow
 
 
 class Meter:
@@ -93,10 +93,10 @@ class Meter:
         self.slowest, self.largest = max(self.slowest, seconds), max(self.largest, grown)
         if grown > MEMORY_BASE // 4:
             _reset_peak()
-        _judge(len(data), seconds / 3, grown)  # instrumented code is slower
+        check_cost(len(data), seconds / 3, grown)  # instrumented code is slower
 
 
-def _judge(size: int, seconds: float, memory: int) -> None:
+def check_cost(size: int, seconds: float, memory: int) -> None:
     if seconds > seconds_max(size):
         raise Broken(f"{seconds:.1f} s for {size} bytes")
     if memory > memory_max(size):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def test_every_kept_input_is_of_a_format_that_there_is() -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_where_fuzzing_starts_breaks_nothing(name: str) -> None:
-    seeds = list(TARGETS[name].seeds())
+    seeds = seeds_of(name)
     assert seeds
     for seed in seeds[:: max(1, len(seeds) // (6 if name in SLOW else 20))]:
         affordable(TARGETS[name].run, seed)
@@ -38,7 +39,7 @@ def test_where_fuzzing_starts_breaks_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in TARGETS if name not in SLOW])
 def test_a_seed_cut_anywhere_breaks_nothing(name: str) -> None:
     """The shortest and the longest of the seeds, at every byte of the first and at a hundred of the other."""
-    seeds = sorted(TARGETS[name].seeds(), key=len)
+    seeds = sorted(seeds_of(name), key=len)
     for seed in (seeds[0], seeds[len(seeds) // 2], seeds[-1]):
         for end in range(0, len(seed), max(1, len(seed) // 100)):
             TARGETS[name].run(seed[:end])
@@ -46,7 +47,7 @@ def test_a_seed_cut_anywhere_breaks_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in TARGETS if name not in SLOW])
 def test_a_seed_with_any_bit_flipped_breaks_nothing(name: str) -> None:
-    seed = min(TARGETS[name].seeds(), key=lambda one: abs(len(one) - 200))
+    seed = min(seeds_of(name), key=lambda one: abs(len(one) - 200))
     for place in range(0, 8 * len(seed), max(1, len(seed) // 50)):
         flipped = bytearray(seed)
         flipped[place // 8] ^= 1 << place % 8
@@ -54,6 +55,11 @@ def test_a_seed_with_any_bit_flipped_breaks_nothing(name: str) -> None:
 
 
 NUMBERS = (b"\xff" * 4, b"\x7f\xff\xff\xff", bytes(4), b"9" * 20)
+
+
+@cache
+def seeds_of(name: str) -> list[bytes]:
+    return [seed for seed in TARGETS[name].seeds() if seed]
 
 
 @st.composite
@@ -82,7 +88,4 @@ def mutated(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
 def test_mutated_seeds_break_nothing(name: str, data: st.DataObject) -> None:
     run = TARGETS[name].run
     if name not in SLOW or data.draw(st.integers(0, 2)) == 0:
-        run(data.draw(mutated(SEEDS[name])))
-
-
-SEEDS = {name: [seed for seed in target.seeds() if seed] for name, target in TARGETS.items()}
+        run(data.draw(mutated(seeds_of(name))))
