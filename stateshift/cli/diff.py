@@ -32,7 +32,7 @@ def command(
     """Two images compared, entry by entry.
 
     Added is what only B has, removed what only A has. Numbers of shards, files, codecs and state store providers
-    make no difference: two images are equal when their entries are."""
+    make no difference: two images are equal when their entries are. A fleet may read them."""
     from stateshift import look
     from stateshift.cli import as_json, render_diff
     from stateshift.cli.manned import manned

@@ -4,70 +4,51 @@ A job for each order, and not one job for all: results come one by one and are j
 step's alone, and no step waits for the slowest of its neighbours. What that costs, some ten milliseconds of the driver,
 is little beside a bundle. Tasks are tried once by Spark (the Crew repeats them, and says so), and never speculatively.
 
-What Spark's own Java processes print goes to the log, not between our lines. Spark's settings come from where they
-always come from: spark-defaults.conf, SPARK_CONF_DIR, PYSPARK_SUBMIT_ARGS, PYSPARK_PYTHON.
+A run that is stopped cancels what is at work; a Spark that has no executors is waited for, with open eyes.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import sys
 import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from stateshift.errors import ClusterError, Interrupted, StateshiftError
-from stateshift.fleet import ending
+from stateshift.fleet import application, ending
 from stateshift.fleet.crew import Lost, answered
 from stateshift.fleet.masters import kind_of, refuse_unreachable
-from stateshift.fleet.package import write_package
 from stateshift.world import Meter
 
 SECONDS_BETWEEN_LOOKS = 0.2
 SECONDS_ALONE_MAX = 300.0
 SECONDS_ALONE_TOLD = 15.0
 WAITING_MAX = 256  # handed over to a Spark that takes more executors the more tasks wait
-LOG_TAIL = 4000
-
-OURS = {
-    "spark.app.name": "stateshift",
-    "spark.speculation": "false",
-    "spark.task.maxFailures": "1",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.python.worker.reuse": "true",
-}
-LOCAL = {"spark.ui.enabled": "false", "spark.driver.memory": "512m"}
 
 
 def open_carrier(master: str, log: Path, meter: Meter, stop: threading.Event) -> SparkCarrier:
     """A Spark application on this master; everything that can be told before a JVM starts is."""
     kind_of(master)
-    java = _java()
+    application.refuse_without_java()
     refuse_unreachable(master)
-    return SparkCarrier(master, java, log, meter, stop)
+    return SparkCarrier(master, log, meter, stop)
 
 
 class SparkCarrier:
     """The application, from its start to `close`."""
 
-    def __init__(self, master: str, java: str, log: Path, meter: Meter, stop: threading.Event) -> None:
+    def __init__(self, master: str, log: Path, meter: Meter, stop: threading.Event) -> None:
         self._master, self._log, self._meter, self._stop = master, log, meter, stop
         self._folder = Path(tempfile.mkdtemp(prefix="stateshift-fleet-"))
         self._closed, self._lock = threading.Event(), threading.Lock()
         self._at_work = 0
         self._over: StateshiftError | None = None
         try:
-            with log.open("ab") as output, ThreadPoolExecutor(1) as elsewhere, warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # Spark has views on other packages' versions: nobody's business here
-                # Not in the main thread: there Spark would take Ctrl-C for itself.
-                self._context = elsewhere.submit(self._start, java, output).result()
+            self._context = application.started(master, log, self._folder)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
@@ -118,7 +99,7 @@ class SparkCarrier:
         self._watch.join(5)
         with contextlib.suppress(Exception):
             self._context.stop()
-        _end_jvm()
+        application.end_jvm()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     # -- at work
@@ -192,53 +173,6 @@ class SparkCarrier:
     def _grows(self) -> bool:
         return str(self._context.getConf().get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
 
-    # -- the start
-
-    def _start(self, java: str, output: IO[bytes]) -> Any:
-        SparkConf, SparkContext, launch_gateway = _pyspark()
-        conf = SparkConf(loadDefaults=False)
-        for key, value in {**OURS, **(LOCAL if not self.far else {}), "spark.master": self._master}.items():
-            conf.set(key, value)
-        try:
-            if SparkContext._gateway is None:  # else some Python program of its own uses us, and has one
-                gateway = launch_gateway(conf, {"stdout": output, "stderr": output})
-                SparkContext._ensure_initialized(gateway=gateway, conf=conf)
-            context = SparkContext(conf=conf)
-        except Exception as error:
-            _end_jvm()
-            raise self._cannot_start(error) from error
-        context.setLogLevel("WARN")
-        if not self.far and "PYSPARK_PYTHON" not in os.environ:
-            context.pythonExec = sys.executable
-        context.addPyFile(str(write_package(self._folder)))
-        return context
-
-    def _cannot_start(self, error: Exception) -> ClusterError:
-        java = getattr(error, "java_exception", None)
-        message = str(java.toString()) if java is not None else str(error)
-        if java is None:
-            message = _last_words(self._log) or message
-        return ClusterError(
-            f"Spark does not start for {self._master}: {ending.reason_of(message)}",
-            cluster=self._master,
-            hint=f"its log says more: {self._log}; the driver's Spark must be of the cluster's version (SPARK_HOME, or "
-            "pip install pyspark==VERSION), with a Java that it runs on (JAVA_HOME)",
-        )
-
-
-def _pyspark() -> tuple[Any, Any, Any]:
-    """What we need of it."""
-    try:
-        from pyspark import SparkConf, SparkContext
-        from pyspark.java_gateway import launch_gateway
-    except ImportError as error:
-        raise ClusterError(
-            f"the Python package pyspark cannot be imported ({error})",
-            cluster="fleet",
-            hint="pip install pyspark==VERSION, with the version of the cluster's Spark",
-        ) from error
-    return SparkConf, SparkContext, launch_gateway
-
 
 def _errand() -> Any:
     """What is sent to executors: a function of its own, pickled by value, so that it can say what is missing there."""
@@ -260,41 +194,3 @@ def _errand() -> Any:
                 yield carry_out(order), context.attemptNumber() if context is not None else 0
 
     return errand
-
-
-def _java() -> str:
-    """The Java that Spark will use: JAVA_HOME's, else the one on the path."""
-    home = os.environ.get("JAVA_HOME")
-    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if found is None or not os.access(found, os.X_OK):
-        raise ClusterError(
-            f"there is no Java at {found} (JAVA_HOME)" if home else "there is no Java: JAVA_HOME is not set, and no "
-            "java is on the path",
-            cluster="fleet",
-            hint="install a JRE (17 for Spark 4) and set JAVA_HOME; without --fleet none is needed",
-        )
-    return found
-
-
-def _last_words(log: Path) -> str:
-    """The line of the log's end that tells of an error."""
-    text = log.read_bytes()[-LOG_TAIL:].decode("utf-8", "replace") if log.exists() else ""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line for line in lines if "rror" in line or "xception" in line]
-    return (errors or lines or [""])[0]
-
-
-def _end_jvm() -> None:
-    """Let go of the JVM, so that it ends and another one can be started by this process."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    if gateway is None or getattr(gateway, "proc", None) is None:
-        return
-    with contextlib.suppress(Exception):
-        gateway.shutdown()
-    with contextlib.suppress(Exception):
-        gateway.proc.stdin.close()
-    with contextlib.suppress(Exception):
-        gateway.proc.wait(10)
-    SparkContext._gateway = SparkContext._jvm = None

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.acceptance.support import environment
 
-SECONDS_MAX = 90.0
+SECONDS_MAX = 300.0  # of a machine that does much else
 
 
 def spark_home() -> Path:

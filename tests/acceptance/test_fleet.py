@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,12 +50,19 @@ class Ground:
     def resume(self, name: str, *flags: str, code: int | None = 0) -> Ran:
         return stateshift("resume", f"runs/{name}", "--json", *flags, cwd=self.folder, code=code, env=EXECUTORS)
 
-    def start(self, name: str, *flags: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+    @contextmanager
+    def started(self, name: str, *flags: str) -> Iterator[subprocess.Popen[str]]:
+        """A run at work; whatever the scenario finds, nobody writes to the target after it."""
+        process = subprocess.Popen(
             [sys.executable, "-m", "stateshift", *self.words(name, *flags)], cwd=self.folder, text=True,
             env={**environment(), **EXECUTORS}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )  # fmt: skip
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def words(self, name: str, *flags: str) -> list[str]:
         return ["apply", "spec.json", "--yes", "--json", "--workdir", f"runs/{name}", *flags]
@@ -125,7 +133,7 @@ def timeless(record: dict[str, Any]) -> str:
     return json.dumps({k: v for k, v in record.items() if k not in ("at", "seconds", "run")})
 
 
-def wait(done: Callable[[], bool], process: subprocess.Popen[str], seconds_max: float = 120) -> None:
+def wait(done: Callable[[], bool], process: subprocess.Popen[str], seconds_max: float = 400) -> None:
     until = time.monotonic() + seconds_max
     while not done():
         assert process.poll() is None, f"ended with {process.returncode}\n{process.communicate()[1][-3000:]}"
@@ -135,7 +143,7 @@ def wait(done: Callable[[], bool], process: subprocess.Popen[str], seconds_max: 
 
 def ended(process: subprocess.Popen[str], code: int) -> str:
     """Its stderr, once it has ended as it should."""
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == code, f"{process.returncode}\n{out[-2000:]}\n{err[-5000:]}"
     return err
 
@@ -149,11 +157,11 @@ def test_a_fleet_of_local_processes_leaves_the_same_journal_and_bytes(ground: Gr
 
 
 def test_an_executor_that_is_killed_costs_its_steps_and_nothing_else(ground: Ground, spark: Standalone) -> None:
-    process = ground.start("executor", "--fleet", spark.master)
-    wait(lambda: ground.finished("executor") >= 2, process)
-    before = ground.finished("executor")
-    assert spark.kill_executors() >= 1
-    err = ended(process, 0)
+    with ground.started("executor", "--fleet", spark.master) as process:
+        wait(lambda: ground.finished("executor") >= 2, process)
+        before = ground.finished("executor")
+        assert spark.kill_executors() >= 1
+        err = ended(process, 0)
     ground.expect_the_same("executor")
     repeated = [r for r in ground.records("executor") if r["kind"] == "step-finished" and r["evidence"].get("repeated")]
     assert 1 <= len(repeated) <= 2, f"two cores were at work\n{err[-3000:]}"
@@ -162,23 +170,13 @@ def test_an_executor_that_is_killed_costs_its_steps_and_nothing_else(ground: Gro
     assert before < ground.finished("executor")
 
 
-@pytest.mark.slow
-def test_a_run_waits_for_a_worker_where_the_only_one_is_gone(ground: Ground, spark: Standalone) -> None:
-    process = ground.start("worker", "--fleet", spark.master)
-    wait(lambda: ground.finished("worker") >= 2, process)
-    spark.kill_workers()
-    spark.start_worker()
-    ended(process, 0)
-    ground.expect_the_same("worker")
-
-
 @pytest.mark.parametrize("again", [pytest.param("fleet", marks=pytest.mark.slow), "alone"])
 def test_a_killed_driver_is_resumed_with_a_fleet_or_without(ground: Ground, spark: Standalone, again: str) -> None:
     name = f"driver-{again}"
-    process = ground.start(name, "--fleet", spark.master)
-    wait(lambda: ground.finished(name) >= 3, process)
-    process.kill()
-    process.communicate()
+    with ground.started(name, "--fleet", spark.master) as process:
+        wait(lambda: ground.finished(name) >= 3, process)
+        process.kill()
+        process.communicate()
     assert ground.finished(name) < len(evidence_of(ground.journal))
     ground.resume(name, *(("--fleet", spark.master) if again == "fleet" else ()))
     ground.expect_the_same(name)
@@ -186,12 +184,12 @@ def test_a_killed_driver_is_resumed_with_a_fleet_or_without(ground: Ground, spar
 
 @pytest.mark.slow
 def test_ctrl_c_ends_a_fleet_at_once_and_the_run_goes_on_later(ground: Ground, spark: Standalone) -> None:
-    process = ground.start("ctrl-c", "--fleet", spark.master)
-    wait(lambda: ground.finished("ctrl-c") >= 1, process)
-    process.send_signal(signal.SIGINT)
-    began = time.monotonic()
-    err = ended(process, 130)
-    assert time.monotonic() - began < 60
+    with ground.started("ctrl-c", "--fleet", spark.master) as process:
+        wait(lambda: ground.finished("ctrl-c") >= 1, process)
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        err = ended(process, 130)
+        assert time.monotonic() - began < 60
     assert "stateshift resume" in err
     assert "repeated" not in err, "what was cancelled is not taken for lost"
     ground.resume("ctrl-c")
@@ -215,6 +213,16 @@ def test_executors_without_the_python_that_was_named_are_told_of(ground: Ground,
     ran = ground.apply("nowhere", "--fleet", spark.master, code=7, PYSPARK_PYTHON="/nowhere/python3")
     assert ran.json["message"] == "the executors have no Python at /nowhere/python3"
     assert ground.records("nowhere") == []
+
+
+@pytest.mark.slow
+def test_a_run_waits_for_a_worker_where_the_only_one_is_gone(ground: Ground, spark: Standalone) -> None:
+    with ground.started("worker", "--fleet", spark.master) as process:
+        wait(lambda: ground.finished("worker") >= 2, process)
+        spark.kill_workers()
+        spark.start_worker()
+        ended(process, 0)
+    ground.expect_the_same("worker")
 
 
 def _root_only() -> str:

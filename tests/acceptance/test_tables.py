@@ -45,7 +45,7 @@ CASES: dict[str, tuple[str, dict[str, str], tuple[int, int], tuple[str, ...]]] =
     "format 2": ("window", {**ROCKSDB, **FORMAT_2}, (4, 0), COMPACT),
     "format 2, logged": ("window", {**LOGGED, **FORMAT_2}, (4, 0), GATHERED),
     "families": ("join", {**LOGGED, "spark.sql.streaming.join.stateFormatVersion": "3"}, (4, 1), SPREAD),
-    "lists": ("join", {**ROCKSDB, "spark.sql.streaming.join.stateFormatVersion": "4"}, (4, 2), GATHERED),
+    "lists": ("join", {**ROCKSDB, "spark.sql.streaming.join.stateFormatVersion": "4"}, (4, 3), GATHERED),
 }
 FIRST, ALL = 3, 5
 
@@ -121,6 +121,11 @@ class Queries:
             yield from (case, f"{case}, changed")
 
     def run(self, names: list[str]) -> None:
+        """Spark 4.0 marks its snapshots with the checkpoint format of the first query that a JVM has run."""
+        for format_2 in (False, True):
+            self._run([name for name in names if name.startswith("format 2") == format_2])
+
+    def _run(self, names: list[str]) -> None:
         path, results = self.folder / "orders.json", self.folder / "results"
         path.write_text(json.dumps([self._order(name) for name in names]))
         results.unlink(missing_ok=True)
@@ -165,6 +170,7 @@ def test_every_spark_goes_on_from_state_written_as_tables(tmp_path: Path, python
         queries.change(case)
     feed(tmp_path / "input", FIRST, ALL)
     queries.run(list(queries.both()))
+    assert not list((tmp_path / "checkpoints").glob("*%20*")), "paths that are quoted are another directory to Spark"
     for case in queries.cases:
         assert queries.rows(case), "a query that puts nothing out shows nothing"
         assert queries.rows(f"{case}, changed") == queries.rows(case), case

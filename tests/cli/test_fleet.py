@@ -189,5 +189,17 @@ def test_the_environment_and_the_settings_name_a_fleet_too(monkeypatch: pytest.M
 
 
 def test_help_says_what_a_fleet_is() -> None:
-    for command in ("apply", "resume", "compact", "repartition", "split", "merge", "verify"):
+    for command in ("apply", "resume", "compact", "repartition", "split", "merge", "verify", "diff"):
         assert "--fleet MASTER" in said(command, "--help").out
+
+
+def test_diff_with_a_fleet_says_the_same() -> None:
+    outside = manned()
+    Checkpoint(batches=4, shards=3, keys=4).write(outside.disk.open(TARGET))
+    for other, code in ((SOURCE, 0), (TARGET, 5)):
+        alone = outside.run("diff", SOURCE, other, "--show", "3", "--json")
+        together = outside.run("diff", SOURCE, other, "--show", "3", "--json", "--fleet", MASTER)
+        assert (together.code, together.document) == (alone.code, alone.document)
+        assert alone.code == code
+    assert any(label.startswith("pick/") for label in outside.fleets[1].carried)
+    assert not any(label.startswith("pick/") for label in outside.fleets[0].carried)

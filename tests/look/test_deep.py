@@ -143,7 +143,7 @@ def test_hadoops_checksums_are_held_against_their_files():
     assert refused.path == zipped and refused.offset == 0 and "Spark cannot read" in refused.message
 
 
-@pytest.mark.parametrize("changed", ["state/0/2/6.snapshot", "offsets/5", "commits/5", "sources/0/5"])
+@pytest.mark.parametrize("changed", ["state/0/2/6.snapshot", "offsets/5", "commits/5", "sources/0/4"])
 def test_what_does_not_have_its_hadoop_checksum_is_refused_though_spark_would_start(changed):
     files = with_hadoop_checksums(contents(NEWEST["dedup-lzf"]))
     folder, _, name = changed.rpartition("/")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from stateshift.formats.spark.offsets import PARTITIONS
 
 # More partitions than any job has: what a damaged number must not make us count to.
-PARTITIONS_MAX = 1_000_000
+PARTITIONS_MAX = 100_000
 
 # So many files that are missing from a chain are named.
 GAPS_MAX = 10

@@ -49,7 +49,7 @@ class Reading:
         except MissingFile:
             return None
         except FormatError as error:
-            self.warn(f"{self.path(path)} is damaged: {error.fact}; a restart does without it", path)
+            self.warn(f"{self.path(path)} is damaged: {error.fact}; a restart does without it", path, error.offset)
         return None
 
     def vanished(self, path: str) -> None:
@@ -64,5 +64,5 @@ class Reading:
             Finding("refuse", message, hint=where, path=path and self.path(path), offset=offset)
         )
 
-    def warn(self, message: str, path: str | None = None) -> None:
-        self.findings.append(Finding("warn", message, path=path and self.path(path)))
+    def warn(self, message: str, path: str | None = None, offset: int | None = None) -> None:
+        self.findings.append(Finding("warn", message, path=path and self.path(path), offset=offset))

@@ -24,7 +24,7 @@ from stateshift.formats.spark import offsets as offset_format
 from stateshift.formats.spark import operator_metadata, rocksdb, schema, state_files
 from stateshift.formats.spark.names import DEFAULT_STORE, CheckpointPath, classify
 from stateshift.formats.spark.types import Atomic, decode_struct
-from stateshift.formats.spark.uris import decode_location
+from stateshift.formats.spark.uris import canonical
 from stateshift.survey import EmbeddedPath, FileInfo, Image, Operator, ShardFiles, Store
 
 # Operator -> shard -> the uuid of each store's file, in the order of the operator's stores.
@@ -447,7 +447,7 @@ def _own_places(reading: Reading, found: Found, epoch: int | None) -> list[Embed
             named = () if decoded is None else (p for store in decoded.stores for p in store.schema_paths)
             folders: dict[str, int] = {}
             for name in named:
-                folder = decode_location(name.rsplit("/", 1)[0])
+                folder = canonical(name.rsplit("/", 1)[0])
                 folders[folder] = folders.get(folder, 0) + 1
             places += [EmbeddedPath(reading.path(path), f, n, "self") for f, n in sorted(folders.items())]
     return places

@@ -10,7 +10,9 @@ What is held in memory is `bytes_max` of writes. Where there are more, they are 
 on disk, and settled pile by pile; a pile that is too large is dealt again. The order of what comes out depends on the
 writes and on `bytes_max` alone.
 
-Where the time goes (1 million entries of one table): ...
+Where the time goes (1 million entries of RocksDB tables, exported, 2.3 s of CPU with start-up; entry by entry it was
+7.8): putting the keys of the tables together 0.4, what is done for each of their 4 KiB blocks (checksum, decompression,
+index) 0.6, hashing and sorting the keys here 0.1, copying what is kept 0.3, writing Parquet 0.5.
 """
 
 from __future__ import annotations
@@ -25,14 +27,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stateshift.engines.spark.spilling import Piles
-from stateshift.formats.blocks import BLOCK_BYTES, Binary, Block, Flags, Ints
+from stateshift.formats.blocks import Binary, Block, Flags, Ints
 from stateshift.formats.spans import Words, hash64, missing
 
 # Of keys and values, as they are written.
 BYTES_MAX = 128 * 1024 * 1024
 
-# A pile of a pile has a 1024th of the writes. What is too large even after four times are writes of few keys.
-PILES, LEVELS = 32, 4
+# Blocks that are smaller on average are put together first: each costs as much as some thousand entries do.
+SMALL = 1024 * 1024
+
+# Few enough that several steps at once do not run out of open files. A pile of a pile has a 256th of the writes; what
+# is too large even after five times are writes of few keys.
+PILES, LEVELS = 16, 5
 
 _SCHEMA = pa.schema(
     [("key", pa.large_binary()), ("value", pa.large_binary()), ("merge", pa.bool_()), ("when", pa.uint64())]
@@ -59,7 +65,7 @@ def settled(writes: Iterable[Writes], between: bytes, bytes_max: int = BYTES_MAX
         if size > bytes_max and level < LEVELS:
             break
     else:
-        yield from _settled(held if size > BLOCK_BYTES else _together(held), between)
+        yield from _settled(_together(held) if size < SMALL * len(held) else held, between)
         return
     with Piles(PILES, _SCHEMA) as piles:
         for one in chain(_given_up(held), coming):

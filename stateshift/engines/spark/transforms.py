@@ -12,7 +12,7 @@ from stateshift.engines.spark.reshaping import REWRITE_STATE
 from stateshift.engines.spark.rewrites import rewrite_state
 from stateshift.engines.spark.rewriting import REWRITE_LOG, REWRITE_OPERATOR_METADATA
 from stateshift.formats.spark import commits, offsets, operator_metadata, schema, source_log
-from stateshift.formats.spark.uris import Relocation, encode_location
+from stateshift.formats.spark.uris import Relocation, encode_location, plain_location
 from stateshift.storage.protocol import Content
 from stateshift.world import Transform
 
@@ -27,7 +27,8 @@ def rewrite_log(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequen
 def rewrite_operator_metadata(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
     """An operator's metadata with the paths of its schema files changed, and its number of partitions."""
     (content,) = inputs
-    relocation = _relocation(options)
+    # Not quoted, unlike in the logs.
+    relocation = Relocation({plain_location(old): plain_location(new) for old, new in options["mapping"]})
 
     def rewritten() -> bytes:
         metadata = operator_metadata.decode_operator_metadata(b"".join(content()))

@@ -1,6 +1,7 @@
 """The number in the first line of a zip's metadata, which Spark versions do not agree on. Pure.
 
-    Spark 4.0            that of its checkpoint format: 2 under format 2. It refuses any other
+    Spark 4.0            that of its checkpoint format: 2 under format 2. It refuses any other. Where several queries
+                         share a JVM, it is the format of the first
     all the others       1. 4.1 refuses 2; 4.3 goes back to an older snapshot then, if the changelogs reach that far
 
 Under checkpoint format 1 they all write 1. Source: Spark, RocksDBCheckpointMetadata.VERSION.

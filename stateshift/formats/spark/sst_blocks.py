@@ -199,10 +199,22 @@ class _Entries:
             shared, whole = self.shared[here], (self.shared + self.fresh)[here]
             begins = self.places[here] - shared
             for word in range(rows.shape[1]):
-                old, every = _first(shared - 8 * word), _first(whole - 8 * word)
-                new = words(self.content, begins + 8 * word) & every & ~old
-                rows[here, word] = new if step == 0 else rows[here - 1, word] & old | new
+                start = 8 * word
+                rows[here, word] = self._word(rows[:, word], here, shared - start, whole - start, begins + start)
         return rows
+
+    def _word(self, above: Words, here: Ints, shared: Ints, whole: Ints, places: Ints) -> Words:
+        """One word of the keys: how much of it they share, how much of it they have, and where what is new stands.
+        Where all of them share it, or none does, that takes fewer steps."""
+        if shared.min() >= 8:
+            return above[here - 1]
+        new = words(self.content, places)
+        if whole.min() < 8:
+            new = new & _first(whole)
+        if shared.max() <= 0:
+            return new
+        old = _first(shared)
+        return above[here - 1] & old | new & ~old
 
 
 def _first(count: Ints) -> Words:

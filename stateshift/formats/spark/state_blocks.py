@@ -16,6 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -39,9 +40,13 @@ from stateshift.formats.stream import Stream
 # So many decompressed bytes are decoded at once: enough for many stretches, and few for the processor's cache.
 PIECE = 8 * 1024 * 1024
 
-# Below so many bytes, one stretch is enough.
+# Below so many bytes, one stretch is faster.
 SMALL = 64 * 1024
 
+# Below so many, reading record by record is.
+TINY = 4 * 1024
+
+_NONE = np.zeros(0, np.int64)
 _LANES, _SAMPLE = 1024, 256
 _INT = struct.Struct(">i")
 
@@ -66,21 +71,23 @@ def decode_changelog_blocks(chunks: Iterable[bytes]) -> tuple[Changelog, Iterato
 def _blocks(stream: Stream, layout: Layout) -> Iterator[Block]:
     while True:
         content = stream.peek(PIECE)
-        starts, end = _Chain(content, layout).walked()
+        starts, end = _Chain(content, layout).walked() if len(content) > TINY else (_NONE, 0)
         if len(starts):
             yield _block(content, starts, layout)
             stream.take(end)
             continue
-        # The end, something wrong, or a record that is longer than a piece.
-        record = next(records(stream, layout), None)
-        if record is None:
+        # The end, something wrong, or a record that is longer than a piece; or little is left, and that is all of it.
+        found = list(islice(records(stream, layout), 1 if len(content) > TINY else None))
+        if found:
+            yield _listed(found)
+        if not found or len(content) <= TINY:
             return
-        yield _single(record)
 
 
-def _single(record: Record) -> Block:
-    merges = np.array([True]) if record.merge else None
-    return Block(binary([record.key]), binary([record.value]), merges)
+def _listed(found: list[Record]) -> Block:
+    merges = np.array([record.merge for record in found], bool)
+    keys, values = binary([record.key for record in found]), binary([record.value for record in found])
+    return Block(keys, values, merges if merges.any() else None)
 
 
 def _block(content: bytes, starts: Ints, layout: Layout) -> Block:

@@ -2,11 +2,16 @@
 
     encode_location("/data/a b")            file:///data/a%20b
     encode_location("hdfs://nn/a%b")        hdfs://nn/a%25b
+    plain_location("/data/a b")             file:///data/a b
     Relocation({"file:///data": "s3a://b/data"}).new("file:/data/x")   s3a://b/data/x
 
-Source: Spark, SparkPath.urlEncoded and SinkFileStatus; Hadoop, Path.toUri; java.net.URI (the multi-argument
-constructors quote what RFC 2396 does not allow in a path and leave other unicode as it is). `file:/x` and `file:///x`
-are one place; which of the two a file uses depends on who wrote it, and what is rewritten keeps its form.
+Logs of sources and sinks hold quoted places. Operators' metadata holds plain ones, as Hadoop's Path.toString has them:
+what is quoted there is taken as it stands, for another directory (seen with a blank in Spark 4.3.0).
+
+Source: Spark, SparkPath.urlEncoded and SinkFileStatus, StateSchemaProvider; Hadoop, Path.toUri; java.net.URI (the
+multi-argument constructors quote what RFC 2396 does not allow in a path and leave other unicode as it is). `file:/x`
+and `file:///x` are one place; which of the two a file uses depends on who wrote it, and what is rewritten keeps its
+form.
 """
 
 from __future__ import annotations
@@ -27,6 +32,13 @@ def encode_location(location: str) -> str:
         return "file://" + quote(location)
     authority, slash, path = rest.partition("/")
     return f"{scheme}://{authority}{quote(slash + path)}"
+
+
+def plain_location(location: str) -> str:
+    """The same with nothing quoted, as Hadoop's paths print themselves."""
+    if "://" in location:
+        return location
+    return "file://" + location.removeprefix("file:")
 
 
 def decode_location(uri: str) -> str:

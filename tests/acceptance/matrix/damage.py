@@ -64,10 +64,15 @@ Action = Callable[[dict[str, bytes], str, random.Random], None]
 
 
 def _flip(files: dict[str, bytes], path: str, chance: random.Random) -> None:
-    """In the first half: what stands behind the last record, in the compression's end mark, Spark does not read."""
+    """Where the rows are: in the first half of a file, in the first block of a table."""
     content = bytearray(files[path])
-    content[chance.randrange((len(content) + 1) // 2)] ^= 1 << chance.randrange(8)
+    content[chance.randrange(40 if path.endswith(".sst") else (len(content) + 1) // 2)] ^= 1 << chance.randrange(8)
     files[path] = bytes(content)
+
+
+def _flip_properties(files: dict[str, bytes], path: str, chance: random.Random) -> None:
+    place = files[path].index(b"rocksdb.") + chance.randrange(100)
+    files[path] = files[path][:place] + bytes([files[path][place] ^ 1]) + files[path][place + 1 :]
 
 
 def _flip_end(files: dict[str, bytes], path: str, chance: random.Random) -> None:
@@ -135,6 +140,7 @@ def _watermark(files: dict[str, bytes], path: str, chance: random.Random) -> Non
 ACTIONS: Mapping[str, Action] = {
     "flip a bit": _flip,
     "flip a bit behind the last record": _flip_end,
+    "flip a bit in the properties": _flip_properties,
     "cut short": _truncate,
     "emptied": _empty,
     "gone": _drop,
@@ -201,6 +207,7 @@ def _always() -> list[Damage]:
         Damage(window, "another digit", "last commit"),
         Damage(window, "stale .crc of Hadoop", "last offsets"),
         Damage(window, "swapped with another shard's", "first changes"),
+        Damage(Base(NEWEST, "session", "rocksdb"), "flip a bit in the properties" + WITHOUT, "table"),
         Damage(format_2, "flip a bit", "Spark's checksum"),
         Damage(format_2, "gone", "Spark's checksum"),
     ]

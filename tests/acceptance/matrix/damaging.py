@@ -22,10 +22,12 @@ from tests.acceptance.matrix.outcomes import Outcome
 _TAIL = "Spark stops at the last record; nothing of Spark's ends so, and what else is wrong with it nobody can tell"
 _STALE = "a checksum that does not fit does not say which of the two is damaged, and Spark does not look at it"
 _OLDER = "a delta of another version is a delta: without a checksum beside it, nothing tells"
+_PROPERTIES = "RocksDB does without a table's properties; they are part of what we read it by"
 EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("twice in one file", "newest changes"): _TAIL,
     ("garbage at the end", "newest changes"): _TAIL,
     ("flip a bit behind the last record", "newest changes"): _TAIL,
+    ("flip a bit in the properties" + WITHOUT, "table"): _PROPERTIES,
     ("stale .crc of Hadoop", "newest changes"): _STALE,
     ("stale .crc of Hadoop", "last offsets"): _STALE,
     ("that of the version before" + WITHOUT, "newest changes"): _OLDER,
@@ -88,6 +90,8 @@ def cause_of(failure: str) -> str:
     classes = re.findall(r"\[([A-Z][A-Z_0-9]{8,}(?:\.[A-Z_0-9]+)?)\] ([^\n]{0,120})", failure)
     classes = [found for found in classes if found[0] != "STREAM_FAILED"]
     causes = re.findall(r"Caused by: ([^\n]{0,160})", failure)
+    if not classes and "Python Proxy" in failure:  # all of it is the way through Python
+        return "a batch"
     return " ".join(classes[0] if classes else causes[-1:] or [" ".join(failure.split())[:160]])
 
 

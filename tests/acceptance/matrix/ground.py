@@ -192,6 +192,8 @@ def quietly(argv: Sequence[str]) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main([str(word) for word in argv])
+    if code == 130:  # it took the signal that was meant for all of us
+        raise KeyboardInterrupt
     return code or 0, out.getvalue(), err.getvalue()
 
 

@@ -19,13 +19,15 @@ every cell is changed anew, which takes a moment; Spark is asked again only wher
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import json
 import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +66,15 @@ class Version:
         self.ground = Ground(self.folder)
         self.ran, self.evidence = Lines(self.folder / "ran"), Lines(self.folder / "evidence")
 
-    def prepare(self, wanted: Sequence[tuple[Base, str]]) -> None:
+    def prepare(self, wanted: Iterable[tuple[Base, str]]) -> None:
         """Run what is wanted of the bases and has not run yet: as they begin, then the untouched ones further."""
+        wanted = list(dict.fromkeys(wanted))
         firsts = [self.ground.first_run(base, part) for base, part in wanted if part != "untouched"]
         firsts = [order for order in firsts if not self._ran(order)]
-        for order in firsts:
-            shutil.rmtree(order.checkpoint.parent, ignore_errors=True)
         if firsts:
             unfeed(self.folder)
             feed(self.folder, 0, BEFORE)
-        self._run(firsts)
+        self._run(firsts, _afresh)
         rests = [base for base, part in wanted if part == "untouched" and not self.failure(base, "whole")]
         rests = [base for base in rests if not self._ran(self.ground.untouched(base))]
         for base in rests:
@@ -90,22 +91,29 @@ class Version:
         asked, wrong = self.ran.held.get(order.name, [None, None])
         return bool(asked == json.dumps(order.plain())) and BUSY not in (wrong or "")
 
-    def _run(self, orders: Sequence[Order]) -> None:
+    def _run(self, orders: Sequence[Order], before: Callable[[Order], None] = lambda order: None) -> None:
         asked = {order.name: json.dumps(order.plain()) for order in orders}
-        for name, wrong in self.spark(orders).items() if orders else ():
+        for name, wrong in self.spark(orders, before).items() if orders else ():
             self.ran.add(name, [asked[name], wrong])
 
-    def spark(self, orders: Sequence[Order]) -> dict[str, str | None]:
-        """Run them all. Where Spark dies, those that had not ended are run one by one, to see which it dies of; where it
-        was only too busy to start a Python worker in time, they go on."""
-        told = run_spark(self.python, self.folder / "spark", orders)
+    def spark(
+        self, orders: Sequence[Order], before: Callable[[Order], None] = lambda order: None
+    ) -> dict[str, str | None]:
+        """Run them all. Where Spark dies, those that had not ended are run one by one, to see which it dies of; where
+        it was only too busy to start a Python worker in time, they go on. `before` is done to each, each time."""
+        told = self._started(orders, before)
         for _ in range(RETRIES_MAX):
             again = [order for order in orders if BUSY in (told.get(order.name) or "")]
-            told |= run_spark(self.python, self.folder / "spark", again) if again else {}
+            told |= self._started(again, before) if again else {}
         for order in orders:
             if order.name not in told:
-                told |= {order.name: "Spark died of it", **run_spark(self.python, self.folder / "spark", [order])}
+                told |= {order.name: "Spark died of it", **self._started([order], before)}
         return told
+
+    def _started(self, orders: Sequence[Order], before: Callable[[Order], None]) -> dict[str, str | None]:
+        for order in orders:
+            before(order)
+        return run_spark(self.python, self.folder / "spark", orders)
 
     # -- cells
 
@@ -166,6 +174,10 @@ class Version:
         return bool(self.evidence.held.get(cell.name, [None])[0] == digest)
 
 
+def _afresh(order: Order) -> None:
+    shutil.rmtree(order.checkpoint.parent, ignore_errors=True)
+
+
 def needs(cell: Cell) -> list[tuple[Base, str]]:
     """The runs that a cell is made from, and measured by."""
     parts = ["even", "odd"] if cell.change == "merge" else ["whole"]
@@ -176,21 +188,22 @@ def run(arguments: argparse.Namespace) -> int:
     """Everything that is asked for, and the two pages; 1 where something failed, or was not run."""
     if arguments.restart:
         shutil.rmtree(arguments.state, ignore_errors=True)
+    arguments.state.mkdir(parents=True, exist_ok=True)
+    held = (arguments.state / "lock").open("w")
+    fcntl.flock(held, fcntl.LOCK_EX)  # another run over the same state is waited for
     until = time.monotonic() + 60 * arguments.minutes
     found = Outcomes(arguments.state)
     cells = [cell for cell in every_cell() if fits(cell.name, cell.base.version, arguments)]
     damages = [one for one in every_damage() if fits(one.name, one.base.version, arguments)]
-    for version in VERSIONS[::-1]:
-        runner = Version(version, arguments.state, arguments.sparks / version / "bin" / "python")
-        pending: list[Any] = [one for one in damages if one.base.version == version and one.name not in found.known()]
-        pending += [cell for cell in in_order(cells) if cell.base.version == version and cell.name not in found.known()]
-        for some in chunks(pending, QUERIES_MAX):
-            if time.monotonic() > until:
-                break
-            for outcome in runner.outcomes(some) if isinstance(some[0], Cell) else runner.verdicts(some):
-                found.add(outcome)
-                print(f"{outcome.result:8} {outcome.cell} {outcome.told[:200]}", flush=True)
-            write_pages(arguments.pages, found.known())
+    runners = {v: Version(v, arguments.state, arguments.sparks / v / "bin" / "python") for v in VERSIONS}
+    for some in chunks([one for one in in_order([*damages, *cells]) if one.name not in found.known()]):
+        if time.monotonic() > until:
+            break
+        runner = runners[some[0].base.version]
+        for outcome in runner.outcomes(some) if isinstance(some[0], Cell) else runner.verdicts(some):
+            found.add(outcome)
+            print(f"{outcome.result:8} {outcome.cell} {outcome.told[:200]}", flush=True)
+        write_pages(arguments.pages, found.known())
     write_pages(arguments.pages, found.known())
     results = [found.known().get(one.name) for one in (*cells, *damages)]
     return int(any(result is None or result.result == "failed" for result in results))
@@ -214,20 +227,25 @@ class Outcomes:
         self.lines.add(outcome.cell, [self.code, outcome.cell, outcome.result, outcome.told])
 
 
-def chunks(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
-    """Runs of items of one type."""
-    for kind in (Damage, Cell):
-        own = [item for item in items if isinstance(item, kind)]
+def in_order(wanted: Iterable[Cell | Damage]) -> list[Any]:
+    """Damages, and then change by change, so that a run that is cut short has shown something of everything; of each
+    the newest version first."""
+    def place(one: Cell | Damage) -> tuple[int, int]:
+        change = list(CHANGES).index(one.change) if isinstance(one, Cell) else -1
+        return change, -VERSIONS.index(one.base.version)
+
+    return sorted(wanted, key=place)
+
+
+def chunks(items: Sequence[Any], size: int = QUERIES_MAX) -> Iterator[list[Any]]:
+    """Runs of items of one type, for one version."""
+    for _, group in groupby(items, lambda one: (type(one), one.base.version)):
+        own = list(group)
         yield from (own[start : start + size] for start in range(0, len(own), size))
 
 
 def fits(name: str, version: str, arguments: argparse.Namespace) -> bool:
     return arguments.version in ("", version) and all(word in name for word in arguments.only)
-
-
-def in_order(cells: Iterable[Cell]) -> list[Cell]:
-    """Change by change, so that a run that is cut short has shown something of every kind and provider."""
-    return sorted(cells, key=lambda cell: list(CHANGES).index(cell.change))
 
 
 def code_digest() -> str:

@@ -125,13 +125,13 @@ def _notes(notes: Mapping[str, int]) -> list[str]:
 
 def _missing() -> list[str]:
     """What Spark itself does not have, by reason."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[tuple[str, str], list[str]]] = {}
     for base in every_base():
         reason = missing(base.version, KINDS[base.kind], PROVIDERS[base.provider])
         if reason is not None:
-            found.setdefault(reason, []).append(f"{base.version}: {base.kind} in {base.provider}")
-    lines = ["## What Spark itself does not have", ""]
+            found.setdefault(reason, {}).setdefault((base.version, base.provider), []).append(base.kind)
+    lines = ["## What Spark itself does not have", "", "| version | provider | kinds | why |", "|---" * 4 + "|"]
     for reason, bases in found.items():
-        lines += [f"- {reason}: {'; '.join(bases)}"]
+        lines += [f"| {v} | {provider} | {', '.join(kinds)} | {reason} |" for (v, provider), kinds in bases.items()]
     wide = ", ".join(WIDE)
     return [*lines, "", f"The changes {wide} are run on Spark {VERSIONS[-1]} only."]

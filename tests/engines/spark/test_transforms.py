@@ -468,3 +468,16 @@ def test_a_run_killed_before_and_after_any_effect_ends_where_an_unharmed_one_doe
         ground.wrap = lambda storage: storage
         ground.resume()
         assert ground.held(TARGET) == unharmed.held(TARGET), f"killed at effect {number}"
+
+
+def test_an_operators_metadata_names_places_as_they_are_and_quotes_nothing() -> None:
+    """Where it is quoted, Spark takes it for another directory, makes that, and leaves the schema unread."""
+    metadata = (
+        b'v2\n{"operatorInfo":{"operatorId":0,"operatorName":"x"},"stateStoreInfo":[{"storeName":"default",'
+        b'"numColsPrefixKey":0,"numPartitions":3,"stateSchemaFilePaths":["file:/old place/50%25/state/0/s"]}],'
+        b'"operatorPropertiesJson":"{}"}'
+    )
+    mapping = [["file:///old place/50%25", "file:///new place/a%20b"]]
+    options = {"mapping": mapping, "unmapped": "keep"}
+    (content,) = TRANSFORMS["spark.rewrite-operator-metadata"](options, [lambda: iter((metadata,))])
+    assert b"".join(content()) == metadata.replace(b"file:/old place/50%25", b"file:/new place/a%20b")

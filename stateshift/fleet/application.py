@@ -1,0 +1,127 @@
+"""The Spark application of a fleet: its JVM started, its context made, and let go.
+
+What Spark's own processes print goes to the log, not between our lines. Spark's settings come from where they always
+come from: spark-defaults.conf, SPARK_CONF_DIR, PYSPARK_SUBMIT_ARGS, PYSPARK_PYTHON; ours are only those that a fleet
+depends on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any
+
+from stateshift.errors import ClusterError
+from stateshift.fleet import ending
+from stateshift.fleet.masters import kind_of
+from stateshift.fleet.package import write_package
+
+LOG_TAIL = 4000
+OURS = {
+    "spark.app.name": "stateshift",
+    "spark.speculation": "false",
+    "spark.task.maxFailures": "1",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.worker.reuse": "true",
+}
+LOCAL = {"spark.ui.enabled": "false", "spark.driver.memory": "512m"}
+
+
+def started(master: str, log: Path, folder: Path) -> Any:
+    """The SparkContext of a new application. Our own package is put into `folder`, from where executors get it."""
+    with log.open("ab") as output, ThreadPoolExecutor(1) as elsewhere, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Spark has views on other packages' versions: nobody's business here
+        # Not in the main thread: there Spark would take Ctrl-C for itself.
+        return elsewhere.submit(_started, master, log, folder, output).result()
+
+
+def _started(master: str, log: Path, folder: Path, output: IO[bytes]) -> Any:
+    SparkConf, SparkContext, launch_gateway = _pyspark()
+    near = kind_of(master) == "local"
+    conf = SparkConf(loadDefaults=False)
+    for key, value in {**OURS, **(LOCAL if near else {}), "spark.master": master}.items():
+        conf.set(key, value)
+    if SparkContext._active_spark_context is not None:
+        raise ClusterError("this process has a Spark application of its own", cluster=master,
+                           hint="stop it first, or start stateshift as a command")  # fmt: skip
+    try:
+        if SparkContext._gateway is None:  # else some Python program of its own uses us, and has one
+            gateway = launch_gateway(conf, {"stdout": output, "stderr": output})
+            gateway.of_a_fleet = True
+            SparkContext._ensure_initialized(gateway=gateway, conf=conf)
+        context = SparkContext(conf=conf)
+    except Exception as error:
+        end_jvm()
+        raise _cannot_start(master, log, error) from error
+    context.setLogLevel("WARN")
+    if near and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
+    context.addPyFile(str(write_package(folder)))
+    return context
+
+
+def _cannot_start(master: str, log: Path, error: Exception) -> ClusterError:
+    java = getattr(error, "java_exception", None)
+    message = str(java.toString()) if java is not None else _last_words(log) or str(error)
+    return ClusterError(
+        f"Spark does not start for {master}: {ending.reason_of(message)}",
+        cluster=master,
+        hint=f"its log says more: {log}; the driver's Spark must be of the cluster's version (SPARK_HOME, or pip "
+        "install pyspark==VERSION), with a Java that it runs on (JAVA_HOME)",
+    )
+
+
+def _pyspark() -> tuple[Any, Any, Any]:
+    """What we need of it."""
+    try:
+        from pyspark import SparkConf, SparkContext
+        from pyspark.java_gateway import launch_gateway
+    except ImportError as error:
+        raise ClusterError(
+            f"the Python package pyspark cannot be imported ({error})",
+            cluster="fleet",
+            hint="pip install pyspark==VERSION, with the version of the cluster's Spark",
+        ) from error
+    return SparkConf, SparkContext, launch_gateway
+
+
+def refuse_without_java() -> None:
+    """Spark takes JAVA_HOME's, else the one on the path."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if found is None or not os.access(found, os.X_OK):
+        raise ClusterError(
+            f"there is no Java at {found} (JAVA_HOME)" if home else "there is no Java: JAVA_HOME is not set, and no "
+            "java is on the path",
+            cluster="fleet",
+            hint="install a JRE (17 for Spark 4) and set JAVA_HOME; without --fleet none is needed",
+        )
+
+
+def _last_words(log: Path) -> str:
+    """The line of the log's end that tells of an error."""
+    text = log.read_bytes()[-LOG_TAIL:].decode("utf-8", "replace") if log.exists() else ""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if "rror" in line or "xception" in line]
+    return (errors or lines or [""])[0]
+
+
+def end_jvm() -> None:
+    """Let go of the JVM, if it is ours, so that it ends and another one can be started by this process."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is None or not getattr(gateway, "of_a_fleet", False):
+        return
+    with contextlib.suppress(Exception):
+        gateway.shutdown()
+    with contextlib.suppress(Exception):
+        gateway.proc.stdin.close()
+    with contextlib.suppress(Exception):
+        gateway.proc.wait(10)
+    SparkContext._gateway = SparkContext._jvm = None
