@@ -21,9 +21,10 @@ def walk(top: str, under: str, location: str) -> Iterator[FileInfo]:
     directories = [(top, under)]
     while directories:
         directory, path = directories.pop()
+        start = f"{path}/" if path else ""
         try:
             with os.scandir(directory) as entries:
-                found = [_look(entry, directory, path, location) for entry in entries]
+                found = [_look(entry, directory, start, location) for entry in entries]
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
@@ -34,31 +35,25 @@ def walk(top: str, under: str, location: str) -> Iterator[FileInfo]:
             elif one is not None:
                 if one.is_symlink():
                     _refuse_loop(one, top, location)
-                directories.append((one.path, _joined(path, one.name)))
+                directories.append((one.path, start + one.name))
 
 
-def _look(
-    entry: os.DirEntry[str], directory: str, path: str, location: str
-) -> FileInfo | os.DirEntry[str] | None:
-    """A file, a directory to go into, or None for what is neither or has gone."""
+def _look(entry: os.DirEntry[str], directory: str, start: str, location: str) -> FileInfo | os.DirEntry[str] | None:
+    """A file, a directory to go into, or None for what is neither or has gone. Its path is `start` and its name."""
     name = entry.name
     if not name.isascii():
         _refuse_undecodable(name, directory, location)
     try:
         if entry.is_dir():
             return entry
-        if is_temporary(name) or not entry.is_file():
+        if (name[0] == "." and is_temporary(name)) or not entry.is_file():
             return None
         found = entry.stat()
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise failures.from_os(error, location, _joined(path, name)) from error
-    return FileInfo(_joined(path, name), found.st_size, found.st_mtime)
-
-
-def _joined(path: str, name: str) -> str:
-    return f"{path}/{name}" if path else name
+        raise failures.from_os(error, location, start + name) from error
+    return FileInfo(start + name, found.st_size, found.st_mtime)
 
 
 def _refuse_undecodable(name: str, directory: str, location: str) -> None:

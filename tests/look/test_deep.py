@@ -7,7 +7,7 @@ import pytest
 from stateshift import look
 from stateshift.engines.spark import survey
 from stateshift.formats.spark import crc
-from stateshift.formats.spark.compression import compress, decompress
+from stateshift.formats.spark.compression import codec_of, compress, decompress
 from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.state_files import Record, decode_delta, encode_delta
 from stateshift.storage.memory import MemoryDisk
@@ -78,7 +78,7 @@ def test_the_batches_that_would_do_are_named_where_the_newest_does_not():
 
 def rewritten(files, path, change):
     records = change(list(decode_delta([files[path]])))
-    return {**files, path: b"".join(encode_delta(records))}
+    return {**files, path: b"".join(encode_delta(records, codec_of(files[path]) or "lz4"))}
 
 
 def test_a_row_that_reaches_over_its_end_is_named_with_file_and_offset():
@@ -143,7 +143,7 @@ def test_hadoops_checksums_are_held_against_their_files():
     assert refused.path == zipped and refused.offset == 0 and "Spark cannot read" in refused.message
 
 
-@pytest.mark.parametrize("changed", ["state/0/2/6.snapshot", "offsets/5", "commits/5", "sources/0/5.compact"])
+@pytest.mark.parametrize("changed", ["state/0/2/6.snapshot", "offsets/5", "commits/5", "sources/0/4"])
 def test_what_does_not_have_its_hadoop_checksum_is_refused_though_spark_would_start(changed):
     files = with_hadoop_checksums(contents(NEWEST["dedup-lzf"]))
     folder, _, name = changed.rpartition("/")

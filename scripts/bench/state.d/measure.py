@@ -5,7 +5,8 @@
     compact          against the same: Spark has no such thing, and could not have one that reads less
     repartition      against Spark's offline repartition (RocksDB), or the query again from its input (HDFS-backed)
 
-Ours and Spark (local[1]) have one core, and it is the same one. Told are wall time of the whole process; for Spark also
+Ours and Spark (local[1]) have one core, and it is the same one; with --fleet, what a fleet can do is done by one on
+local[2], and Spark has local[2], too. Told are wall time of the whole process; for Spark also
 the time without its start-up, from when its session could be used; processor time, which other work on the machine
 disturbs less; and the most memory that each had. Ratios are ours divided by Spark's, per pair, and the median of them.
 
@@ -35,6 +36,15 @@ MIB = 1 << 20
 SHARDS = 5  # from 8
 CASES = [(10**6, "hdfs"), (10**6, "rocksdb"), (10**7, "hdfs"), (10**7, "rocksdb"), (5 * 10**7, "rocksdb")]
 WHAT = ("export", "verify", "compact", "repartition")
+FLEET = ("compact", "repartition")
+
+
+@dataclass(frozen=True)
+class Case:
+    entries: int
+    provider: str
+    cores: int
+    tag: str
 
 
 @dataclass(frozen=True)
@@ -64,9 +74,10 @@ def main() -> None:
     parser.add_argument("--millions", type=int, nargs="*", help="only the cases of so many")
     parser.add_argument("--provider", choices=["hdfs", "rocksdb"])
     parser.add_argument("--what", nargs="*", choices=WHAT, default=WHAT)
+    parser.add_argument("--fleet", action="store_true", help="two cores, and a fleet on both")
     parser.add_argument("--pairs", type=int, default=3, help="of 1 million entries; the larger ones get fewer")
     parser.add_argument("--make", action="store_true", help="only make the checkpoints")
-    parser.add_argument("--tag", default="", help="kept with the pairs")
+    parser.add_argument("--tag", default=time.strftime("%Y-%m-%d %H:%M"), help="the name of this run")
     options = parser.parse_args()
     directory = bench_directory()
     for entries, provider in CASES:
@@ -76,7 +87,9 @@ def main() -> None:
         place = made(directory, provider, int(entries * options.scale))
         rounds = max(1, options.pairs * 10**6 // entries) if entries > 10**6 else options.pairs
         if not options.make:
-            measure(directory, place, int(entries * options.scale), provider, options.what, rounds, options.tag)
+            case = Case(int(entries * options.scale), provider, 2 if options.fleet else 1, options.tag)
+            what = [name for name in options.what if name in FLEET or not options.fleet]
+            measure(directory, place, case, what, rounds)
     if not options.make:
         table = as_table(kept(directory))
         if options.scale == 1.0:
@@ -99,70 +112,63 @@ def made(directory: Path, provider: str, entries: int) -> Path:
     return place
 
 
-def measure(
-    directory: Path, place: Path, entries: int, provider: str, what: Sequence[str], rounds: int, tag: str
-) -> None:
+def measure(directory: Path, place: Path, case: Case, what: Sequence[str], rounds: int) -> None:
     scratch = directory / "scratch"
+    cores = range(case.cores) if case.cores > 1 else [os.cpu_count() - 1]
     for _ in range(rounds):
         for name in what:
             shutil.rmtree(scratch, ignore_errors=True)
             scratch.mkdir()
             load = os.getloadavg()[0]
-            against, spark_command = spark_side(name, provider, place, scratch)
-            ours = run(our_side(name, place, scratch), [1], {"PYTHONPATH": str(ROOT)}, scratch)
-            check(name, scratch, entries)
+            against, spark_command = spark_side(name, case, place, scratch)
+            ours = run(our_side(name, case, place, scratch), cores, {"PYTHONPATH": str(ROOT)}, scratch)
+            check(name, scratch, case.entries)
             shutil.rmtree(scratch / "ours", ignore_errors=True)
-            spark = run(spark_command(), [1], {"PYSPARK_PYTHON": sys.executable}, scratch)
-            pair = pair_of(entries, provider, name, against, ours, spark, load, tag)
+            spark = run(spark_command(), cores, {"PYSPARK_PYTHON": sys.executable}, scratch)
+            pair = pair_of(case, name, against, ours, spark, load)
             with (directory / "state.jsonl").open("a") as file:
                 file.write(json.dumps(asdict(pair)) + "\n")
             print(line_of([pair]), file=sys.stderr, flush=True)
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def pair_of(entries: int, provider: str, name: str, against: str, ours: Run, spark: Run, load: float, tag: str) -> Pair:
+def pair_of(case: Case, name: str, against: str, ours: Run, spark: Run, load: float) -> Pair:
     told = json.loads(spark.output.splitlines()[-1])
     return Pair(
-        entries, provider, name, against, ours.seconds, ours.cpu_seconds, ours.peak_bytes, spark.seconds,
+        case.entries, case.provider, name, against, ours.seconds, ours.cpu_seconds, ours.peak_bytes, spark.seconds,
         told["done"] - told["ready"], spark.cpu_seconds, spark.peak_bytes, load, time.strftime("%Y-%m-%d %H:%M"),
-        tag=tag,
+        case.cores, case.tag,
     )  # fmt: skip
 
 
-def our_side(name: str, place: Path, scratch: Path) -> list[str]:
+def our_side(name: str, case: Case, place: Path, scratch: Path) -> list[str]:
     stateshift, checkpoint = [sys.executable, "-m", "stateshift"], str(place / "checkpoint")
     if name == "export":
         return [*stateshift, "export", checkpoint, "--to", str(scratch / "ours.parquet")]
     if name == "verify":
         return [*stateshift, "verify", checkpoint, "--deep"]
     # The copy is a fork of a job that reads where it did: nothing of the source is touched.
-    rest = [
-        "--to",
-        str(scratch / "ours"),
-        "--fork",
-        "--waive",
-        "paths-stay",
-        "--yes",
-        "--workdir",
-        str(scratch / "run"),
-    ]
-    return [*stateshift, name, checkpoint, *rest, *(["--partitions", str(SHARDS)] if name == "repartition" else [])]
+    copy = [checkpoint, "--to", str(scratch / "ours"), "--fork", "--waive", "paths-stay", "--yes"]
+    shards = ["--partitions", str(SHARDS)] if name == "repartition" else []
+    fleet = ["--fleet", f"local[{case.cores}]"] if case.cores > 1 else []
+    return [*stateshift, name, *copy, "--workdir", str(scratch / "run"), *shards, *fleet]
 
 
-def spark_side(name: str, provider: str, place: Path, scratch: Path) -> tuple[str, Callable[[], list[str]]]:
+def spark_side(name: str, case: Case, place: Path, scratch: Path) -> tuple[str, Callable[[], list[str]]]:
     """What it is called, and the command; what it needs is made just before it runs."""
     spark, checkpoint = [sys.executable, str(HERE / "spark_side.py")], str(place / "checkpoint")
+    cores = str(case.cores)
     if name == "export":
-        return "state reader to Parquet", lambda: [*spark, "export", checkpoint, str(scratch / "theirs.parquet"), "1"]
+        return "state reader to Parquet", lambda: [*spark, "export", checkpoint, str(scratch / "theirs.parquet"), cores]
     if name in ("verify", "compact"):
-        return "state reader to nowhere", lambda: [*spark, "read", checkpoint, "-", "1"]
-    if provider == "hdfs":
-        again = [*spark, "rerun", str(place), str(SHARDS), "1", str(scratch / "theirs")]
+        return "state reader to nowhere", lambda: [*spark, "read", checkpoint, "-", cores]
+    if case.provider == "hdfs":
+        again = [*spark, "rerun", str(place), str(SHARDS), cores, str(scratch / "theirs")]
         return "the query from its input", lambda: again
 
     def copied() -> list[str]:
         subprocess.run(["cp", "-al", checkpoint, str(scratch / "theirs")], check=True)
-        return [*spark, "repartition", str(scratch / "theirs"), str(SHARDS), "1"]
+        return [*spark, "repartition", str(scratch / "theirs"), str(SHARDS), cores]
 
     return "offline repartition", copied
 
@@ -178,7 +184,7 @@ def check(name: str, scratch: Path, entries: int) -> None:
 
 
 def kept(directory: Path) -> Iterator[list[Pair]]:
-    """The pairs of the last measurement of each case: those with the tag that the last one has."""
+    """The pairs of the last run of each case: those with the tag that the last one has."""
     by_case: dict[tuple[object, ...], list[Pair]] = {}
     for line in (directory / "state.jsonl").read_text().splitlines():
         pair = Pair(**json.loads(line))
@@ -193,7 +199,7 @@ def line_of(pairs: Sequence[Pair]) -> str:
 
     last = pairs[-1]
     return (
-        f"| {last.entries / 10**6:g} M | {last.provider} | {last.what} | {middle(lambda p: p.ours):.1f} "
+        f"| {last.entries / 10**6:g} M | {last.provider} | {last.what} | {last.cores} | {middle(lambda p: p.ours):.1f} "
         f"| {middle(lambda p: p.ours_peak) / MIB:.0f} | {last.against} | {middle(lambda p: p.spark):.1f} "
         f"| {middle(lambda p: p.spark_busy):.1f} | {middle(lambda p: p.spark_peak) / MIB:.0f} "
         f"| {middle(lambda p: p.ours / p.spark):.2f} | {middle(lambda p: p.ours / p.spark_busy):.2f} "
@@ -209,8 +215,9 @@ def as_table(cases: Iterator[list[Pair]]) -> str:
     lines = [
         "# State read and rewritten, beside Spark",
         "",
-        f"`./scripts/bench/state` on {os.cpu_count()} cores, one of which ours and Spark's `local[1]` were kept to; "
-        f"Python {sys.version.split()[0]}, pyarrow {pyarrow.__version__}, Spark {pyspark.__version__}.",
+        f"`./scripts/bench/state`; Python {sys.version.split()[0]}, pyarrow {pyarrow.__version__}, Spark "
+        f"{pyspark.__version__}. Of {os.cpu_count()} cores ours and Spark's `local[1]` were kept to one; with two,",
+        "ours is a fleet on `local[2]`, and Spark has `local[2]`, too.",
         "An aggregation by a string and a long in 8 shards, each a snapshot and 5 deltas; repartitioned to 5. Seconds "
         "are medians of whole processes; `busy` is",
         "Spark without its start-up. Ratios are ours by Spark's, medians over pairs: of whole processes, without "
@@ -218,9 +225,9 @@ def as_table(cases: Iterator[list[Pair]]) -> str:
         "of processor time. A load above 1 before a pair means that somebody else was at work: wall times are then "
         "noisy, ratios less so.",
         "",
-        "| entries | provider | command | s | MiB | against, in Spark | s | busy s | MiB | whole | busy | cpu | pairs "
-        "| load | at |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| entries | provider | command | cores | s | MiB | against, in Spark | s | busy s | MiB | whole | busy | cpu "
+        "| pairs | load | at |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
         *map(line_of, cases),
     ]
     return "\n".join(lines) + "\n"

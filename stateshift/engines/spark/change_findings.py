@@ -14,6 +14,7 @@ from stateshift.engines.spark.keys import SESSION_START, nameable
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.stores import StoreState, partitions_of, provider_of, stores_of
 from stateshift.engines.spark.sums import cannot_add
+from stateshift.engines.spark.version_findings import of_versions
 from stateshift.engines.spark.wishes import PROVIDER, Wishes, wishes_of
 from stateshift.engines.spark.zip_format import other_format, seems_4_0, target_version
 from stateshift.formats.spark.types import decode_struct
@@ -29,6 +30,7 @@ def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     wishes = wishes_of(job.transform)
     yield from of_joining(job, facts)
     yield from of_in_place(wishes, facts)
+    yield from of_versions(wishes, facts)
     yield from _of_merge(wishes, facts)
     for image in facts.source.images:
         name = image.name or image.path or facts.source.location

@@ -23,6 +23,10 @@
 
 A piece is read once. What has to be put in order or dealt out on the way is held in piles (see `gathering`) until the
 next piece is read; a shard that becomes one snapshot goes straight through, a block at a time.
+
+Profile (a million entries of 24 and 32 bytes, seconds of one core): compacted 0.6 as snapshots and 1.3 as tables, dealt
+out anew 1.4 and 1.8; most of it is Arrow's taking, joining and sorting, then LZ4's. Reading six million from disk and
+writing them as tables held 0.5 GB at most, a million 0.3 GB: beyond what piles may hold, they lie in the scratch file.
 """
 
 from __future__ import annotations

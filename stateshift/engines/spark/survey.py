@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from shlex import quote
 from typing import Any
 
@@ -30,7 +31,7 @@ def survey(
     """Everything at the storage's location. `thorough` looks into the zips of every epoch, not only of the last.
     With `until`, as if the batch of that number had been the last: the logs of later ones are not seen. `changes` are
     what is to be made of it (`transform` of a job): what they need to know is looked up, too."""
-    files = tuple(sorted(f for f in storage.list() if not is_temporary(f.path) and not _is_later(f.path, until)))
+    files = tuple(sorted(_listed(storage, until), key=itemgetter(0)))  # by path: no two have the same
     names, findings = _names(storage, files)
     prefixes = _images(files)
     findings += _mixed(storage, prefixes)
@@ -56,9 +57,19 @@ def survey(
     )
 
 
+def _listed(storage: Storage, until: int | None) -> Iterator[FileInfo]:
+    """What counts of a listing, which may be long: few names begin with a dot, and only those are looked at again."""
+    for file in storage.list():
+        path = file[0]
+        if path.startswith(".", path.rfind("/") + 1) and is_temporary(path):
+            continue
+        if until is None or not _is_later(path, until):
+            yield file
+
+
 def is_temporary(path: str) -> bool:
     """Leftovers of writers: Spark's own `.name.uuid.tmp` and ours."""
-    name = path.rsplit("/", 1)[-1]
+    name = path.rpartition("/")[2]
     return name.startswith(TEMPORARY) or (name.startswith(".") and name.endswith(".tmp"))
 
 

@@ -10,12 +10,11 @@ import pytest
 
 from stateshift import look, migration
 from stateshift.engines.spark import survey
-from stateshift.engines.spark.entries import entries
+from stateshift.engines.spark.comparing import comparable
 from stateshift.engines.spark.in_place import SUPERSEDED
 from stateshift.errors import PlanError, SpecError, StalePlan
 from stateshift.step import MoveFiles
 from stateshift.survey import Facts
-from stateshift.world import Entry
 from tests.contracts.faulty import Effects, Faulty, Killed, at
 from tests.engines.spark.test_transforms_golden import source_of
 from tests.formats.golden import CASES
@@ -33,10 +32,15 @@ def grounded(folder: Path, name: str) -> tuple[Ground, str]:
     return ground, source_of(ground, NEWEST[name])
 
 
-def entries_of(ground: Ground, location: str) -> Counter[Entry]:
+def entries_of(ground: Ground, location: str) -> Counter[tuple[object, ...]]:
     storage = ground.open(location)
     (image,) = survey.survey(storage).images
-    return Counter(entry for shard in image.shards for entry in entries(storage.chunks, shard, image.settings))
+    blocks = (
+        (shard, *pair) for shard in image.shards for pair in comparable(storage.chunks, shard, image.settings)
+    )
+    return Counter(
+        (shard.operator, shard.shard, store, *record) for shard, store, block in blocks for record in block.records()
+    )
 
 
 @pytest.mark.row("IS-17")

@@ -1,0 +1,56 @@
+"""What the target's Spark cannot read is refused before anything moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift.engines.spark import survey
+from stateshift.survey import ClusterFacts, Facts
+from tests.formats.golden import CASES
+from tests.support.ground import Ground, empty, plan_of, spec_of
+
+COMPACT = [{"kind": "compact"}]
+ZSTD = [{"kind": "convert", "codec": "zstd"}]
+
+
+def refusals(folder: Path, case: str, version: str, changes: list[dict[str, Any]]) -> str:
+    from tests.engines.spark.test_transforms_golden import source_of
+
+    ground = Ground(folder)
+    source = next(one for one in CASES if f"{one.parent.name}/{one.name}" == f"spark-{case}")
+    storage = ground.open(source_of(ground, source))
+    facts = Facts(
+        survey.survey(storage, changes=changes), empty(), at=1e12,
+        target_cluster=ClusterFacts("theirs", "command", version, "absent", None, ()),
+    )  # fmt: skip
+    plan = plan_of(spec_of(storage.location, transform=changes, waive=["paths-stay"]), facts)
+    return " ".join(finding.message for finding in plan.findings if finding.level == "refuse")
+
+
+@pytest.mark.row("IS-18")
+@pytest.mark.parametrize(
+    ("case", "version", "changes", "told"),
+    [
+        ("4.3.0/join-rocksdb-v4", "4.2.1", [], "join of state format 4, which Spark 4.2.1 does not read"),
+        ("4.3.0/join-rocksdb-v4", "4.2.1", COMPACT, "join of state format 4"),
+        ("4.3.0/join-rocksdb-v4", "4.3.0", [], ""),
+        ("4.0.5/join-hdfs-v1", "4.2.1", [], ""),
+        ("4.2.1/dedup-offsets2", "4.1.4", [], "offset log of version 2"),
+        ("4.2.1/dedup-offsets2", "4.3.0", [], ""),
+        ("3.5.9/join-rocksdb", "3.4.4", [], "keeps RocksDB changelogs"),
+        ("3.5.9/join-rocksdb", "3.4.4", COMPACT, ""),
+        ("3.5.9/join-rocksdb", "3.5.1", [], ""),
+        ("4.0.5/window-rocksdb", "3.3.4", [], "checksums (XXH3) Spark 3.3.4 does not know"),
+        ("4.0.5/window-rocksdb", "3.3.4", ZSTD, ""),
+        ("4.0.5/window-rocksdb", "3.4.4", [], ""),
+        ("3.5.9/window-rocksdb", "3.3.4", [], ""),
+    ],
+)
+def test_a_version_that_cannot_read_it_is_refused_by_name(
+    tmp_path: Path, case: str, version: str, changes: list[dict[str, Any]], told: str
+) -> None:
+    found = refusals(tmp_path, case, version, changes)
+    assert told in found if told else found == ""
