@@ -10,16 +10,15 @@ import pytest
 
 from stateshift import look, migration
 from stateshift.engines.spark import survey
-from stateshift.engines.spark.entries import entries
 from stateshift.engines.spark.in_place import SUPERSEDED
 from stateshift.errors import PlanError, SpecError, StalePlan
 from stateshift.step import MoveFiles
 from stateshift.survey import Facts
-from stateshift.world import Entry
 from tests.contracts.faulty import Effects, Faulty, Killed, at
 from tests.engines.spark.test_transforms_golden import source_of
 from tests.formats.golden import CASES
 from tests.support.checkpoints import put
+from tests.support.entries import Entry, entries
 from tests.support.ground import Ground, plan_of, spec_of
 
 NAMES = ("window-hdfs", "window-rocksdb-changelog", "window-rocksdb-format2", "join-hdfs", "join-rocksdb-v4",
