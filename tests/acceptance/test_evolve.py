@@ -7,18 +7,28 @@ rows, only its default can say.
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.acceptance.support import job, stateshift
-from tests.acceptance.test_transforms import FEW_SNAPSHOTS, ROCKSDB, V3, V4, feed, order, run
+from tests.acceptance.matrix.ground import Order, run_spark
+from tests.acceptance.support import stateshift, write_records
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+STATE = "spark.sql.streaming.stateStore."
+ROCKSDB = {
+    f"{STATE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    f"{STATE}rocksdb.changelogCheckpointing.enabled": "true",
+}
+V3 = {**ROCKSDB, "spark.sql.streaming.join.stateFormatVersion": "3"}
+V4 = {**ROCKSDB, "spark.sql.streaming.join.stateFormatVersion": "4"}
+FEW_SNAPSHOTS = {f"{STATE}maintenanceInterval": "1h"}
 
 FIRST, ALL = 3, 5
 # Events of the first input are those of a smaller id, a second after each other.
@@ -74,6 +84,22 @@ CASES: dict[str, tuple[Evolving, dict[str, str]]] = {
 }
 
 
+def feed(folder: Path, first: int, last: int) -> None:
+    """Half a minute of events a file, a second after each other."""
+    for number in range(first, last):
+        records = [
+            {"id": i, "at": f"2026-01-01T00:{i // 60:02}:{i % 60:02}Z", "word": f"w{i * 7 % 23}", "amount": i * i}
+            for i in range(number * 30, number * 30 + 30)
+        ]
+        write_records(folder / f"{number:03}.json", records)
+
+
+def run(folder: Path, orders: Sequence[Order]) -> None:
+    wrong = run_spark(sys.executable, folder / "spark", orders)
+    assert wrong.keys() == {order.name for order in orders}
+    assert not any(wrong.values()), {name: told for name, told in wrong.items() if told}
+
+
 def rows(*outputs: Path, seen: Callable[[Row], Row]) -> Counter[str]:
     found = (json.loads(line) for output in outputs for path in sorted(output.glob("*.json")) for line in path.open())
     return Counter(json.dumps(seen(row)) for row in found)
@@ -83,10 +109,10 @@ def rows(*outputs: Path, seen: Callable[[Row], Row]) -> Counter[str]:
 def test_a_query_with_other_columns_goes_on_with_the_state_it_had(tmp_path: Path) -> None:
     inputs, checkpoints, outputs = tmp_path / "input", tmp_path / "checkpoints", tmp_path / "output"
 
-    def orders(what: str, changed: bool) -> list[dict[str, Any]]:
+    def orders(what: str, changed: bool) -> list[Order]:
         return [
-            order(case.after if changed else case.query, [inputs], checkpoints / f"{name}.{what}",
-                  outputs / f"{name}.{what}", {**FEW_SNAPSHOTS, **conf})
+            Order(f"{name}.{what}", case.after if changed else case.query, (str(inputs),),
+                  checkpoints / f"{name}.{what}", outputs / f"{name}.{what}", {**FEW_SNAPSHOTS, **conf})
             for name, (case, conf) in CASES.items()
         ]  # fmt: skip
 
@@ -113,7 +139,5 @@ def test_a_query_with_other_columns_goes_on_with_the_state_it_had(tmp_path: Path
         if found - expected or not found:
             wrong[name] = found - expected
     assert not wrong
-    path = tmp_path / "orders.json"
-    path.write_text(json.dumps(orders("base", True)))
-    told = job("shapes.py", path, cwd=tmp_path).json
+    told = run_spark(sys.executable, tmp_path / "spark", orders("base", True))
     assert all("NOT_COMPATIBLE" in str(text) or "SCHEMA" in str(text) for text in told.values()), told
