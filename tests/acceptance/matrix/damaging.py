@@ -21,7 +21,7 @@ from tests.acceptance.matrix.outcomes import Outcome
 # Where the two differ, and why: an action on a role.
 _TAIL = "Spark stops at the last record; nothing of Spark's ends so, and what else is wrong with it nobody can tell"
 _STALE = "a checksum that does not fit does not say which of the two is damaged, and Spark does not look at it"
-_OLDER = "a delta of another version is a delta: without a checksum beside it, nothing tells"
+_OLDER = "what another version left is a file of the same kind: without a checksum beside it, nothing tells"
 _PROPERTIES = "RocksDB does without a table's properties; they are part of what we read it by"
 EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("twice in one file", "newest changes"): _TAIL,
@@ -31,6 +31,7 @@ EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("stale .crc of Hadoop", "newest changes"): _STALE,
     ("stale .crc of Hadoop", "last offsets"): _STALE,
     ("that of the version before" + WITHOUT, "newest changes"): _OLDER,
+    ("that of the version before" + WITHOUT, "snapshot"): _OLDER,
 }
 
 
