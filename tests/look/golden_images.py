@@ -44,6 +44,19 @@ def by_spark(case: Path) -> Rows:
     return {(s["operator"], s["store"]): sorted(s["rows"], key=repr) for s in expected(case)["stores"]}
 
 
+def as_spark_reads(case: Path, found: Rows) -> Rows:
+    """Of groups with state format 1, Spark's reader believes the schema, which calls the timeout an integer: it takes
+    the lower half of the long that is there, and we take all of it."""
+    if not (case.name.startswith("groups-") and case.name.endswith("-v1")):
+        return found
+    return {
+        place: [[shard, key, [*value[:-1], _low_half(value[-1])]] for shard, key, value in rows]
+        for place, rows in found.items()
+    }
+
+
+def _low_half(value: int) -> int:
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 def from_json(lines: list[dict[str, Any]]) -> Rows:

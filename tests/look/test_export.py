@@ -14,7 +14,7 @@ from stateshift.errors import FormatError, MissingFile, PlanError
 from stateshift.formats.spark.state_files import Record, encode_delta
 from stateshift.storage.memory import MemoryDisk
 from tests.formats.golden import expected
-from tests.look.golden_images import HERE, NEWEST, STATEFUL, by_spark, from_arrow, from_json, on_a_disk
+from tests.look.golden_images import HERE, NEWEST, STATEFUL, as_spark_reads, by_spark, from_arrow, from_json, on_a_disk
 from tests.support.checkpoints import Checkpoint, put
 
 IDS = [f"{case.parent.name}/{case.name}" for case in STATEFUL]
@@ -39,7 +39,7 @@ def table(disk, suffix, wanted=None):
 @pytest.mark.row("IS-12")
 @pytest.mark.parametrize("case", STATEFUL, ids=IDS)
 def test_json_lines_hold_what_spark_itself_reads(case):
-    found = from_json(lines(on_a_disk(case)))
+    found = as_spark_reads(case, from_json(lines(on_a_disk(case))))
     assert {store: found.get(store, []) for store in by_spark(case)} == by_spark(case)
 
 
@@ -51,7 +51,8 @@ def test_every_store_as_a_table_holds_what_spark_itself_reads(case, suffix):
         if rows:
             if suffix == ".parquet":  # which has no structs without fields
                 rows = [[shard, key or None, value] for shard, key, value in rows]
-            assert from_arrow(table(disk, suffix, look.Wanted(operator, store))) == {(operator, store): rows}
+            found = from_arrow(table(disk, suffix, look.Wanted(operator, store)))
+            assert as_spark_reads(case, found) == {(operator, store): rows}
 
 
 def test_columns_have_the_types_that_spark_gave_them():
