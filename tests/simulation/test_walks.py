@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, Phase, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -123,6 +124,7 @@ class Walk(RuleBasedStateMachine):
         self.ground.look()
 
 
+@pytest.mark.timeout(3600)  # the walks are many; how long they take is the machine's affair
 def test_nothing_is_lost_or_doubled_on_random_walks() -> None:
     COUNTS.clear()
     seeded = "STATESHIFT_SEED" in os.environ
