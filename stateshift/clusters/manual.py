@@ -71,7 +71,7 @@ class Manual:
             if self._there(tag, suffix):
                 return JobStatus(state, id, self._first_line(tag, suffix))
         if self._there(tag, "submitted"):
-            return JobStatus(JobState.RUNNING, id)
+            return JobStatus(JobState.RUNNING, id or tag)  # what `submit` answers, too
         if self._there(tag, "submit"):
             return JobStatus(JobState.UNKNOWN, None, "a person was asked to start it and has not answered")
         return JobStatus(JobState.ABSENT)

@@ -48,7 +48,7 @@ def _started(master: str, log: Path, folder: Path, output: IO[bytes]) -> Any:
         conf.set(key, value)
     if SparkContext._active_spark_context is not None:
         raise ClusterError("this process has a Spark application of its own", cluster=master,
-                           hint="stop it first, or start stateshift as a command")  # fmt: skip
+                           hint="stop it first, or run the command line")  # fmt: skip
     try:
         if SparkContext._gateway is None:  # else some Python program of its own uses us, and has one
             gateway = launch_gateway(conf, {"stdout": output, "stderr": output})

@@ -129,7 +129,7 @@ def test_nothing_is_lost_or_doubled_on_random_walks() -> None:
     COUNTS.clear()
     seeded = "STATESHIFT_SEED" in os.environ
     walks = settings(
-        max_examples=220,
+        max_examples=250,
         stateful_step_count=LENGTH,
         deadline=None,
         derandomize=not seeded,
