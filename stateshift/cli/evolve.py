@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json as plain_json
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, Json, Parallel, Throttle, Verbose, Workdirs, Yes
-from stateshift.cli.shortcut import Asked, Fork, Source, To, Waive, WorkdirHere, carry, ending, one_job
+from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes
+from stateshift.cli.shortcut import Asked, Fork, Source, To, Waive, WorkdirHere, carry, ending, one_job, pairs
 from stateshift.cli.terminal import Terminal
 
 EPILOG = ending(
@@ -49,6 +48,7 @@ def command(
     workdir: WorkdirHere = None,
     parallel: Parallel = None,
     throttle: Throttle = None,
+    fleet: FleetOf = None,
     workdirs: Workdirs = WORKDIRS,
     json: Json = False,
     verbose: Verbose = False,
@@ -57,14 +57,14 @@ def command(
 
     For a job whose query has an aggregate more, a wider column, or one less. What is added holds its default for every
     key that is there already. Columns inside of a struct are written with dots."""
-    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle)
+    asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
     wanted: dict[str, Any] = {
         "add": [_column(text) for text in add or ()],
-        "widen": _pairs("--widen", widen),
-        "rename": _pairs("--rename", rename),
+        "widen": pairs("--widen", "NAME=…", widen),
+        "rename": pairs("--rename", "NAME=…", rename),
         "drop": list(drop or ()),
-        "widen_key": _pairs("--widen-key", widen_key),
-        "rename_key": _pairs("--rename-key", rename_key),
+        "widen_key": pairs("--widen-key", "NAME=…", widen_key),
+        "rename_key": pairs("--rename-key", "NAME=…", rename_key),
     }
     change = {"kind": "evolve", "operator": operator, "store": store, **{k: v for k, v in wanted.items() if v}}
     return carry(asked, [one_job(source, to, [change], waive, fork)])
@@ -95,13 +95,3 @@ def _json(text: str) -> Any:
         return plain_json.loads(text)
     except ValueError:
         return text
-
-
-def _pairs(flag: str, given: Sequence[str] | None) -> dict[str, str]:
-    found = {}
-    for pair in given or ():
-        old, equals, new = pair.partition("=")
-        if not (old and equals and new) or old in found:
-            raise typer.BadParameter(f"{flag} takes NAME=…, each NAME once; not {pair!r}")
-        found[old] = new
-    return found

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes
-from stateshift.cli.shortcut import Asked, Fork, Source, To, Waive, WorkdirHere, carry, ending, one_job
+from stateshift.cli.shortcut import Asked, Fork, Source, To, Waive, WorkdirHere, carry, ending, one_job, pairs
 from stateshift.cli.terminal import Terminal
 
 EPILOG = ending("stateshift rename /data/orders --to /data/orders-2 --operator 0=1 --operator 1=0")
@@ -44,7 +44,7 @@ def command(
 
     So that a changed job finds its state, where Spark numbers its operators and sources otherwise than before."""
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
-    named = {"operators": _pairs("--operator", operator), "sources": _pairs("--source", input)}
+    named = {"operators": pairs("--operator", "OLD=NEW", operator), "sources": pairs("--source", "OLD=NEW", input)}
     dropped = {"operators": drop_operator, "sources": drop_source}
     changes = [
         {"kind": kind, **{key: value for key, value in keys.items() if value}}
@@ -53,13 +53,3 @@ def command(
     ]
     job = one_job(source, to, changes or [{"kind": "rename"}], waive, fork)
     return carry(asked, [job])
-
-
-def _pairs(flag: str, given: list[str] | None) -> dict[str, str]:
-    found = {}
-    for pair in given or ():
-        old, equals, new = pair.partition("=")
-        if not (old and equals and new) or old in found:
-            raise typer.BadParameter(f"{flag} takes OLD=NEW, each OLD once; not {pair!r}")
-        found[old] = new
-    return found

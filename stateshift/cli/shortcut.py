@@ -85,6 +85,17 @@ def in_place_job(source: str, changes: Sequence[Mapping[str, Any]], waive: list[
     }
 
 
+def pairs(flag: str, form: str, given: Sequence[str] | None) -> dict[str, str]:
+    """What a flag that may come several times maps to what; `form` is how it is written, as in OLD=NEW."""
+    found: dict[str, str] = {}
+    for pair in given or ():
+        old, equals, new = pair.partition("=")
+        if not (old and equals and new) or old in found:
+            raise typer.BadParameter(f"{flag} takes {form}, each {form.partition('=')[0]} once; not {pair!r}")
+        found[old] = new
+    return found
+
+
 def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]]) -> int:
     """Plan, show, ask, apply, report."""
     from stateshift import migration
