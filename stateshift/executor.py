@@ -52,9 +52,7 @@ def execute(number: int, plan: Plan, world: World, journal: Journal, fleet: Flee
         pending = [step for step in phase.steps if not done.finished(step.name)]
         if not pending:
             continue
-        world.meter.phase(
-            plan.job, phase.name, sum(s.files for s in pending), sum(s.bytes for s in pending)
-        )
+        world.meter.phase(plan.job, phase.name, sum(s.files for s in pending), sum(s.bytes for s in pending))
         _Phase(number, phase, pending, world, journal, None if phase.ordered else fleet).run()
         if not phase.ordered:
             _tidy(number, plan, pending, world, journal)

@@ -103,9 +103,7 @@ def _dataclass(wanted: Any, plain: Any, pointer: str) -> Any:
     missing = [
         name
         for name, f in fields.items()
-        if name not in values
-        and f.default is dataclasses.MISSING
-        and f.default_factory is dataclasses.MISSING
+        if name not in values and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
     ]
     if missing:
         raise Misfit(pointer, f"{wanted.__name__} needs {missing[0]!r}")

@@ -26,9 +26,7 @@ from stateshift.survey import Finding
 # One number for the shape of saved plans and journals. Raised whenever a step's fields change their meaning.
 PLAN_VERSION = 1
 
-PhaseName = Literal[
-    "prepare", "halt", "copy", "transform", "compare", "publish", "submit", "confirm", "retire"
-]
+PhaseName = Literal["prepare", "halt", "copy", "transform", "compare", "publish", "submit", "confirm", "retire"]
 PHASES: tuple[PhaseName, ...] = (
     "prepare", "halt", "copy", "transform", "compare", "publish", "submit", "confirm", "retire",
 )  # fmt: skip
@@ -131,9 +129,7 @@ def decode_plan(value: Any) -> Plan:
     try:
         plan: Plan = plain.from_plain(Plan, body)
     except plain.Misfit as error:
-        raise PlanError(
-            f"not a plan: {error}", hint="make the plan again: stateshift plan SPEC -o FILE"
-        ) from error
+        raise PlanError(f"not a plan: {error}", hint="make the plan again: stateshift plan SPEC -o FILE") from error
     if plan.fingerprint != value.get("fingerprint"):
         raise PlanError(
             "the plan's content does not match its fingerprint: it was changed by hand or damaged",

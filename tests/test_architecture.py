@@ -41,6 +41,17 @@ ONLY_PROTOCOLS = ("world", "step")  # names of places are pure as well, but thes
 MAY_START_SPARK = ("fleet", "live", "job")
 JOB_MAY_KNOW = ("spec", "survey", "formats", "errors", "plain")
 
+# The rooms of Spark's engine, and its modules that are in none. Modules on one row may know each other, rooms may not.
+SPARK_ROWS = (
+    ("planner", "transforms"),
+    ("findings",),
+    ("deep", "reshaping"),
+    ("survey", "restart", "endpoints", "schemas"),
+    ("entries", "decoding"),
+    ("layout", "reading", "chains", "places", "bundles"),
+)
+SPARK_ROW_OF = {part: number for number, parts in enumerate(SPARK_ROWS) for part in parts}
+
 PURE_ROOMS = (
     *("errors", "plain", "spec", "survey", "formats", "step", "world", "plan", "report"),
     *("reconfigure", "strategies"),
@@ -54,7 +65,7 @@ OUTSIDE = frozenset(
     )
 )
 # What memory cannot hold lies in files without a name: nobody else could find them, or tell that they were there.
-OVERFLOWING = (("tempfile", "stateshift.engines.spark.spilling"),)
+OVERFLOWING = (("tempfile", "stateshift.engines.spark.entries.spilling"),)
 OUTSIDE_MODULES = frozenset(("urllib.request", "concurrent.futures.process"))
 OUTSIDE_NAMES = {
     "datetime": ("now", "utcnow", "today"),
@@ -181,6 +192,26 @@ def engines_entangled(package: Package) -> Iterator[str]:
                         yield f"{name}:{found.line} imports {found.module}: one engine never knows another"
 
 
+def spark_rows_broken(package: Package) -> Iterator[str]:
+    """In Spark's engine, too, imports point down or along a row, and its rooms on one row do not know each other."""
+    top = "stateshift.engines.spark."
+    for name, imports in package.imports.items():
+        if not name.startswith(top):
+            continue
+        here = name.removeprefix(top).split(".")[0]
+        if here not in SPARK_ROW_OF:
+            yield f"{name}: {here!r} is on no row of the picture of Spark's engine"
+            continue
+        for found in imports:
+            there = found.module.removeprefix(top).split(".")[0]
+            if not found.module.startswith(top) or there == here or there not in SPARK_ROW_OF:
+                continue
+            if SPARK_ROW_OF[there] < SPARK_ROW_OF[here]:
+                yield f"{name}:{found.line} imports {found.module}, but {there} is above {here}"
+            elif SPARK_ROW_OF[there] == SPARK_ROW_OF[here] and {top + here, top + there} <= package.packages:
+                yield f"{name}:{found.line} imports {found.module}, but {here} and {there} are rooms of one row"
+
+
 def adapters_opened(package: Package) -> Iterator[str]:
     """Storages and clusters are known by their protocol; adapters are opened by migration, look and fleet alone."""
     for name, imports in package.imports.items():
@@ -297,6 +328,7 @@ def talk_outside_cli(package: Package) -> Iterator[str]:
 RULES = (
     rows_broken,
     engines_entangled,
+    spark_rows_broken,
     adapters_opened,
     job_too_heavy,
     spark_too_early,
@@ -329,6 +361,22 @@ BROKEN = (
     (rows_broken, {"stateshift": "from stateshift.cli import main"}, "runs first"),
     (rows_broken, {"stateshift.plan": "__import__('stateshift.migration')"}, "migration is above plan"),
     (engines_entangled, {"stateshift.engines.spark.x": "import stateshift.engines.flink.y"}, "never knows another"),
+    (
+        spark_rows_broken,
+        {"stateshift.engines.spark.layout": "import stateshift.engines.spark.entries.rows"},
+        "entries is above layout",
+    ),
+    (
+        spark_rows_broken,
+        {
+            "stateshift.engines.spark.deep": "",
+            "stateshift.engines.spark.deep.x": "import stateshift.engines.spark.reshaping.y",
+            "stateshift.engines.spark.reshaping": "",
+            "stateshift.engines.spark.reshaping.y": "",
+        },
+        "rooms of one row",
+    ),
+    (spark_rows_broken, {"stateshift.engines.spark.elsewhere": ""}, "on no row"),
     (adapters_opened, {"stateshift.world": "from stateshift.storage import open_storage"}, "only migration"),
     (adapters_opened, {"stateshift.cli.x": "import stateshift.clusters.livy"}, "only migration"),
     (adapters_opened, {"stateshift.step.x": "import stateshift.storage.locations"}, "only migration"),

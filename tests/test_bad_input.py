@@ -129,7 +129,7 @@ def test_a_checkpoint_inside_a_checkpoint_is_refused(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize("path", ["commits/2", "offsets/2", "offsets/1", "metadata"])
-@pytest.mark.parametrize("content", [b"", b"v1\n{\"batch"], ids=("zero length", "torn"))
+@pytest.mark.parametrize("content", [b"", b'v1\n{"batch'], ids=("zero length", "torn"))
 def test_a_half_written_checkpoint_is_refused_naming_the_file(ground: Ground, path: str, content: bytes) -> None:
     ground.write()
     ground.put(f"{SOURCE}/{path}", content)
@@ -878,5 +878,3 @@ def test_all_hints_in_the_sources_name_commands_that_there_are() -> None:
         for text in re.findall(r'hint=(?:f?"[^\n]*)', source.read_text()):
             for verb in re.findall(r"stateshift ([a-z]+)", text):
                 assert verb in VERBS | {"wrote", "may"}, f"{source.name}: {text}"
-
-

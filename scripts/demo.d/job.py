@@ -49,8 +49,10 @@ def counts(spark: SparkSession, folder: Path) -> DataFrame:
     """A row per shop and minute, once the minute is over."""
     window = f.window("at", "60 seconds")
     orders = read(spark, folder / "orders", "order STRING, shop STRING, amount LONG, at TIMESTAMP")
-    return orders.groupBy(window, "shop").agg(f.count("*").alias("orders"), f.sum("amount").alias("amount")).select(
-        f.col("window.start").cast("string").alias("minute"), "shop", "orders", "amount"
+    return (
+        orders.groupBy(window, "shop")
+        .agg(f.count("*").alias("orders"), f.sum("amount").alias("amount"))
+        .select(f.col("window.start").cast("string").alias("minute"), "shop", "orders", "amount")
     )
 
 

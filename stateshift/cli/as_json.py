@@ -108,9 +108,7 @@ def needed_files(found: Survey) -> frozenset[str]:
 
 def file_rows(found: Survey) -> list[dict[str, Any]]:
     needed = needed_files(found)
-    return [
-        {"path": f.path, "bytes": f.size, "modified": f.modified, "needed": f.path in needed} for f in found.files
-    ]
+    return [{"path": f.path, "bytes": f.size, "modified": f.modified, "needed": f.path in needed} for f in found.files]
 
 
 def operator(found: Operator, of: Image) -> dict[str, Any]:
@@ -166,9 +164,7 @@ def judgement(found: Judgement) -> dict[str, Any]:
         "epoch": found.epoch,
         "epochs": list(found.epochs),
         "findings": [finding(f) for f in found.findings],
-        "images": [
-            {"path": i.path, "name": i.name, "epoch": i.epoch, "epochs": list(i.epochs)} for i in found.images
-        ],
+        "images": [{"path": i.path, "name": i.name, "epoch": i.epoch, "epochs": list(i.epochs)} for i in found.images],
     }
 
 

@@ -10,10 +10,7 @@ from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, 
 from stateshift.cli.shortcut import Asked, Fork, Source, Waive, WorkdirHere, carry, ending, in_place_job, one_job
 from stateshift.cli.terminal import Terminal
 
-EPILOG = ending(
-    "stateshift compact /data/orders --to /data/orders-small\n"
-    "stateshift compact /data/orders --in-place"
-)
+EPILOG = ending("stateshift compact /data/orders --to /data/orders-small\nstateshift compact /data/orders --in-place")
 ToOrInPlace = Annotated[
     str | None, typer.Option("--to", metavar="LOCATION", help="Where the changed image goes: an empty place.")
 ]

@@ -42,8 +42,12 @@ def command(
     ] = None,
     changes: Annotated[
         str | None,
-        typer.Option("--changes", metavar="A..B", callback=_changes,
-                     help="What batches A to B did to the state, instead of the state."),
+        typer.Option(
+            "--changes",
+            metavar="A..B",
+            callback=_changes,
+            help="What batches A to B did to the state, instead of the state.",
+        ),
     ] = None,
     json: Json = False,
     verbose: Verbose = False,

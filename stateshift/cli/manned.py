@@ -41,8 +41,6 @@ def manned(terminal: Terminal, master: str | None, places: Sequence[str]) -> Ite
     handle, log = tempfile.mkstemp(prefix="stateshift-fleet-", suffix=".log")
     os.close(handle)
     absolute = [locations.normal(place, os.getcwd()) for place in places]
-    with mustered(
-        terminal.open_fleet(), master, absolute, Path(log), _Speaking(terminal), threading.Event()
-    ) as crew:
+    with mustered(terminal.open_fleet(), master, absolute, Path(log), _Speaking(terminal), threading.Event()) as crew:
         yield crew
     os.unlink(log)

@@ -65,6 +65,8 @@ def epilog(example: str, *codes: int, **said: str) -> str:
     """The end of a command's help: an example to paste, and its exit codes. `said` replaces a code's words (`e5=…`).
     The \\b keeps the lines as they are."""
     lines = [f"  {code:<4} {said.get(f'e{code}', EXITS[code])}" for code in (0, *codes)]
-    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in example.split("\n")) + (
-        "\n\n\b\nExit codes:\n" + "\n".join(lines)
+    return (
+        "\b\nExample:\n"
+        + "\n".join(f"  {line}" for line in example.split("\n"))
+        + ("\n\n\b\nExit codes:\n" + "\n".join(lines))
     )

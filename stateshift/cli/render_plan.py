@@ -51,9 +51,7 @@ def one_plan(plan: Plan, verbose: bool = False, fork: bool = False) -> Iterator[
     else:
         yield pairs(("stays at", redact(plan.source)))
     if fork:
-        yield Line(
-            "the source may run on: what is copied is its newest committed batch at that time", "warn", indent=2
-        )
+        yield Line("the source may run on: what is copied is its newest committed batch at that time", "warn", indent=2)
     elif plan.provisional:
         yield Line(
             "provisional: the job runs. This is what would move now; it is planned again once the job has stopped,",

@@ -95,9 +95,7 @@ def epochs_of(image: Image) -> str | Cell:
 
 
 def _images(images: tuple[Image, ...]) -> Table:
-    rows = [
-        (i.path or ".", i.name or "", i.identity or "", epoch_of(i), epochs_of(i), i.fence or "") for i in images
-    ]
+    rows = [(i.path or ".", i.name or "", i.identity or "", epoch_of(i), epochs_of(i), i.fence or "") for i in images]
     heads = ("directory", "operator's name", "query id", "epoch", "restart from", "fenced by")
     return _without_empty(Table(heads, tuple(rows)))
 

@@ -125,9 +125,7 @@ def _width(text: str) -> int:
     """Columns on a terminal: East Asian wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
-    )
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
 
 
 # Longer tables are shown plainly, line by line: laying one out in colours takes seconds.

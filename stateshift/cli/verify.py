@@ -20,9 +20,7 @@ EPILOG = epilog(
 
 def command(
     context: typer.Context,
-    location: Annotated[
-        str, typer.Argument(metavar="LOCATION|WORKDIR", help="An image, or the workdir of a run.")
-    ],
+    location: Annotated[str, typer.Argument(metavar="LOCATION|WORKDIR", help="An image, or the workdir of a run.")],
     deep: Annotated[bool, typer.Option("--deep", help="Decode every file of the state, too.")] = False,
     fleet: FleetOf = None,
     json: Json = False,

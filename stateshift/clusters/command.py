@@ -232,4 +232,3 @@ class Command:
 
     def _stem(self, tag: str) -> Path:
         return self._records.stem(tag)
-

@@ -42,9 +42,9 @@ class MemoryCluster:
     ) -> None:
         self.name = name
         self.kind = "memory"
-        self.started: Counter[str] = Counter()       # jobs really started, per tag
-        self.submissions: list[Submission] = []       # those that took effect, in order
-        self.stops: list[StopRequest] = []            # those that stopped a job
+        self.started: Counter[str] = Counter()  # jobs really started, per tag
+        self.submissions: list[Submission] = []  # those that took effect, in order
+        self.stops: list[StopRequest] = []  # those that stopped a job
         self.jobs: list[MemoryJob] = []
         self._lock = threading.RLock()
         self._version = version

@@ -47,9 +47,7 @@ def open_cluster(
         case "manual":
             marker_dir = Path(options.get("marker_dir") or state_dir)
             seconds_max = float(options.get("seconds_max", 3600.0))
-            return manual.Manual(
-                spec.name, marker_dir, options.get("version"), seconds_max, ask, say, interrupt
-            )
+            return manual.Manual(spec.name, marker_dir, options.get("version"), seconds_max, ask, say, interrupt)
         case "command":
             return command.Command(spec.name, state_dir, str(Path(workdir).absolute()), options, interrupt)
         case "spark_submit":

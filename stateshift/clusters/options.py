@@ -67,9 +67,7 @@ def read_options(options: Mapping[str, Any], known: Mapping[str, Expected], poin
 
 def settings(value: Any) -> dict[str, str]:
     """An object of scalars as texts, booleans as Spark and the shell spell them."""
-    return {
-        key: str(item).lower() if isinstance(item, bool) else str(item) for key, item in dict(value or {}).items()
-    }
+    return {key: str(item).lower() if isinstance(item, bool) else str(item) for key, item in dict(value or {}).items()}
 
 
 def nearest(word: str, known: Mapping[str, Any]) -> str:

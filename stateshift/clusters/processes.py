@@ -30,8 +30,7 @@ def of_tag(tag: str) -> tuple[int, ...]:
 def of_job(job: str, location: str) -> tuple[int, ...]:
     """Also where one says `file:///a/` and the other `/a`."""
     return _with_environment(
-        lambda e: e.get("STATESHIFT_JOB") == job
-        and _same(e.get("STATESHIFT_CHECKPOINT", ""), location)
+        lambda e: e.get("STATESHIFT_JOB") == job and _same(e.get("STATESHIFT_CHECKPOINT", ""), location)
     )
 
 
@@ -105,7 +104,6 @@ def _stat(pid: int) -> list[str] | None:
         return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
-
 
 
 def _same(one: str, other: str) -> bool:

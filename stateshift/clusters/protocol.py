@@ -19,12 +19,12 @@ from typing import Protocol
 
 
 class JobState(StrEnum):
-    ABSENT = "absent"      # the cluster knows of no such job
-    QUEUED = "queued"      # accepted, not yet running
+    ABSENT = "absent"  # the cluster knows of no such job
+    QUEUED = "queued"  # accepted, not yet running
     RUNNING = "running"
     FINISHED = "finished"  # ended by itself, well
     FAILED = "failed"
-    UNKNOWN = "unknown"    # the cluster cannot tell (a person has to)
+    UNKNOWN = "unknown"  # the cluster cannot tell (a person has to)
 
     @property
     def alive(self) -> bool:

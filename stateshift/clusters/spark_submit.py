@@ -176,9 +176,7 @@ class SparkSubmit:
                 min(patience, request.seconds_max / 2),
                 self.interrupt,
             )
-            ended = answer and wait_for(
-                lambda: self._ended(request) or None, request.seconds_max / 2, self.interrupt
-            )
+            ended = answer and wait_for(lambda: self._ended(request) or None, request.seconds_max / 2, self.interrupt)
             return bool(ended)
         finally:
             marker.remove()

@@ -66,8 +66,8 @@ def _spark_transforms() -> Mapping[str, Transform]:
     import tempfile
     from functools import partial
 
-    from stateshift.engines.spark.reshaping import REWRITE_STATE
-    from stateshift.engines.spark.rewrites import rewrite_state
+    from stateshift.engines.spark.reshaping.files import REWRITE_STATE
+    from stateshift.engines.spark.reshaping.rewrites import rewrite_state
     from stateshift.engines.spark.transforms import TRANSFORMS
 
     # State that does not fit in memory is sorted in a file that has no name, and is gone with its process.
@@ -75,14 +75,12 @@ def _spark_transforms() -> Mapping[str, Transform]:
 
 
 def _spark_reader() -> EntriesReader:
-    from stateshift.engines.spark.comparing import comparable
+    from stateshift.engines.spark.reshaping.comparing import comparable
 
     return comparable
 
 
-SPARK = Engine(
-    "spark", _spark_survey, _spark_plan, _spark_identity, _spark_misplaced, _spark_transforms, _spark_reader
-)
+SPARK = Engine("spark", _spark_survey, _spark_plan, _spark_identity, _spark_misplaced, _spark_transforms, _spark_reader)
 ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (SPARK,)}
 
 

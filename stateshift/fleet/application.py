@@ -96,8 +96,9 @@ def refuse_without_java() -> None:
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if found is None or not os.access(found, os.X_OK):
         raise ClusterError(
-            f"there is no Java at {found} (JAVA_HOME)" if home else "there is no Java: JAVA_HOME is not set, and no "
-            "java is on the path",
+            f"there is no Java at {found} (JAVA_HOME)"
+            if home
+            else "there is no Java: JAVA_HOME is not set, and no java is on the path",
             cluster="fleet",
             hint="install a JRE (17 for Spark 4) and set JAVA_HOME; without --fleet none is needed",
         )

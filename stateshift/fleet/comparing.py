@@ -1,7 +1,7 @@
 """`diff` by a fleet: sums of every shard first, then the entries of those buckets that differ, and nothing else.
 
-    fold   every group of shards of either side, by executors      ──▶ sums per store and bucket, added up here
-    pick   of the groups that hold some of a differing bucket      ──▶ its entries, at most PICKED_MAX bytes an answer
+fold   every group of shards of either side, by executors      ──▶ sums per store and bucket, added up here
+pick   of the groups that hold some of a differing bucket      ──▶ its entries, at most PICKED_MAX bytes an answer
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stateshift import plain
-from stateshift.engines.spark.buckets import Folded, added, differing, fold, pick
-from stateshift.engines.spark.portions import shard_groups, undivided
-from stateshift.engines.spark.sides import Side, Sides
-from stateshift.engines.spark.views import views_of
+from stateshift.engines.spark.deep.portions import shard_groups, undivided
+from stateshift.engines.spark.entries.buckets import Folded, added, differing, fold, pick
+from stateshift.engines.spark.entries.sides import Side, Sides
+from stateshift.engines.spark.entries.views import views_of
 from stateshift.fleet.crew import Crew
 from stateshift.formats.blocks import Block, block_of
 from stateshift.survey import Image, ShardFiles

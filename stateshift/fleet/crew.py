@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
 
-from stateshift.engines.spark.portions import portions
+from stateshift.engines.spark.deep.portions import portions
 from stateshift.errors import ClusterError
 from stateshift.fleet.orders import (
     decode_answer,

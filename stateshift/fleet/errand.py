@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from stateshift import plain
 from stateshift.engines.registry import all_entries, all_transforms
-from stateshift.engines.spark import deep
+from stateshift.engines.spark.deep import everything as deep
 from stateshift.errors import ClusterError, StateshiftError
 from stateshift.fleet import comparing
 from stateshift.fleet.orders import decode_order, decode_step, encode_answer, encode_error

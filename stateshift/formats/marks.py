@@ -29,9 +29,7 @@ _FENCE = "stateshift fence v1\n"
 
 def encode_index(directories: Mapping[str, str]) -> bytes:
     """The name index, one operator a line."""
-    text = json.dumps(
-        {"version": 1, "operators": dict(sorted(directories.items()))}, indent=1, ensure_ascii=False
-    )
+    text = json.dumps({"version": 1, "operators": dict(sorted(directories.items()))}, indent=1, ensure_ascii=False)
     return (text + "\n").encode()
 
 

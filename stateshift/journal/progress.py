@@ -102,9 +102,7 @@ def advance(progress: Progress, record: Record) -> Progress:
             return replace(after, locks=tuple(x for x in progress.locks if x != record.location))
         case PlanAdopted():
             _expect(progress.state == "running" and record.plan == len(progress.plans), progress, record)
-            adopted = PlanProgress(
-                record.plan, record.job, record.purpose, record.fingerprint, record.steps, record.at
-            )
+            adopted = PlanProgress(record.plan, record.job, record.purpose, record.fingerprint, record.steps, record.at)
             return replace(after, plans=(*progress.plans, adopted))
         case StepStarted():
             _expect(progress.state == "running" and record.plan < len(progress.plans), progress, record)
@@ -118,9 +116,7 @@ def advance(progress: Progress, record: Record) -> Progress:
             ))  # fmt: skip
         case StepUndone():
             before = _step(progress, record.plan, record.step, record)
-            return _with_step(
-                after, record.plan, record.step, replace(before, state="undone", left=record.left)
-            )
+            return _with_step(after, record.plan, record.step, replace(before, state="undone", left=record.left))
         case PlanFinished():
             _expect(record.plan < len(progress.plans), progress, record)
             return _with_plan(after, replace(progress.plans[record.plan], finished_at=record.at))

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from stateshift.engines.spark.matching import Matched, Shelf, matched
-from stateshift.engines.spark.sides import SEPARATOR, Side, Sides
+from stateshift.engines.spark.entries.matching import Matched, Shelf, matched
+from stateshift.engines.spark.entries.sides import SEPARATOR, Side, Sides
 from stateshift.formats.blocks import Binary, Block
 from stateshift.look.differences import Change, Counts, Difference, Differences
 from stateshift.look.selecting import Opened, opened
@@ -27,6 +27,7 @@ from stateshift.survey import ShardFiles
 
 if TYPE_CHECKING:
     from stateshift.fleet.crew import Crew
+
 
 def diff(
     one: str,
@@ -147,9 +148,7 @@ class _Comparison:
             for key, old, new in zip(either.keys.take(picked).to_pylist(), *values, strict=True):
                 self._found.shown.append(self._decoded(store, change, key, old, new))
 
-    def _decoded(
-        self, store: str, change: Change, key: bytes, before: bytes | None, after: bytes | None
-    ) -> Difference:
+    def _decoded(self, store: str, change: Change, key: bytes, before: bytes | None, after: bytes | None) -> Difference:
         forms = self._sides.form(store)
         assert not isinstance(forms, str), "what cannot be compared differs in nothing"
         left, right = forms

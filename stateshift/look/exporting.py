@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any
 
-from stateshift.engines.spark.changes import Change, Changes
-from stateshift.engines.spark.folding import folded
-from stateshift.engines.spark.store_view import StoreView
+from stateshift.engines.spark.entries.changes import Change, Changes
+from stateshift.engines.spark.entries.folding import folded
+from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.errors import PlanError
 from stateshift.formats.blocks import block_of
 from stateshift.look.lines import lines_of

@@ -22,7 +22,7 @@ from stateshift.survey import Survey
 
 if TYPE_CHECKING:
     from stateshift.engines.spark import decoding
-    from stateshift.engines.spark.rows import RowSchema
+    from stateshift.engines.spark.entries.rows import RowSchema
 
 # A file longer than this is shown from its beginning only.
 FILE_MAX = 256 * 1024 * 1024
@@ -61,11 +61,9 @@ def inspect(location: str, opening: Callable[[str], Storage] = open_patiently) -
     return Look(survey)
 
 
-def entries(
-    location: str, opening: Callable[[str], Storage] = open_patiently, limit: int = 20
-) -> Iterator[ShownEntry]:
+def entries(location: str, opening: Callable[[str], Storage] = open_patiently, limit: int = 20) -> Iterator[ShownEntry]:
     """The first entries of every store, keys and values by the names of their columns as far as these are known."""
-    from stateshift.engines.spark.views import views_of
+    from stateshift.engines.spark.entries.views import views_of
 
     storage = opening(location)
     for engine in ENGINES.values():
@@ -107,7 +105,7 @@ def _single(location: str, opening: Callable[[str], Storage]) -> tuple[Storage, 
 def _rows(storage: Storage, path: str) -> RowSchema:
     """The schema that lies beside a state file, if there is one: a checkpoint starts without it, too."""
     from stateshift.engines.spark import decoding
-    from stateshift.engines.spark.rows import RowSchema
+    from stateshift.engines.spark.entries.rows import RowSchema
 
     schema = decoding.schema_path(path)
     if schema is None or storage.stat(schema) is None:
@@ -119,7 +117,7 @@ def _rows(storage: Storage, path: str) -> RowSchema:
 def _decoded(storage: Storage, name: str, location: str, opening: Callable[[str], Storage]) -> decoding.DecodedFile:
     """One file; what schema its rows have is found from where it lies in its checkpoint."""
     from stateshift.engines.spark import decoding
-    from stateshift.engines.spark.rows import RowSchema
+    from stateshift.engines.spark.entries.rows import RowSchema
 
     path = locations.normal(location, os.getcwd())
     try:

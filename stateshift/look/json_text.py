@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stateshift.engines.spark.rows import named, unique
+from stateshift.engines.spark.entries.rows import named, unique
 from stateshift.formats.spark.types import ArrayType, Atomic, DataType, DecimalType, MapType, StructType
 
 _NOTHING = pa.scalar("", pa.large_string())

@@ -8,9 +8,10 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from stateshift.engines.registry import ENGINES
-from stateshift.engines.spark import deep, sidecars
-from stateshift.engines.spark.findings import taking_back
-from stateshift.engines.spark.ways_out import way_out
+from stateshift.engines.spark.deep import everything as deep
+from stateshift.engines.spark.deep import sidecars
+from stateshift.engines.spark.findings.moves import taking_back
+from stateshift.engines.spark.findings.ways_out import way_out
 from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, Survey

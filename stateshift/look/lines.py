@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from stateshift.engines.spark.columnar import keys_of, values_of
-from stateshift.engines.spark.store_view import StoreView
+from stateshift.engines.spark.entries.columnar import keys_of, values_of
+from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.look import json_text
 from stateshift.look.json_text import joined
 from stateshift.look.pieces import Piece, key_of, value_of

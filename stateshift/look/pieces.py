@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from stateshift.engines.spark.store_view import StoreView
+from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.errors import FormatError
 from stateshift.formats.binaries import part
 from stateshift.formats.blocks import Block

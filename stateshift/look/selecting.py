@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from shlex import quote
 
 from stateshift.engines.spark import survey as spark_survey
-from stateshift.engines.spark.views import Views, views_of
+from stateshift.engines.spark.entries.views import Views, views_of
 from stateshift.errors import MissingFile, PlanError
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, ShardFiles, Survey

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from stateshift.engines.spark.columnar import keys_of, values_of
-from stateshift.engines.spark.columns import array, arrow_type
-from stateshift.engines.spark.store_view import StoreView
+from stateshift.engines.spark.entries.columnar import keys_of, values_of
+from stateshift.engines.spark.entries.columns import array, arrow_type
+from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.errors import PlanError
 from stateshift.formats.blocks import Block
 from stateshift.formats.spark.types import StructType

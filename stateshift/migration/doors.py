@@ -52,9 +52,7 @@ def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) 
     interrupt, watched = stop or threading.Event(), meter or Unwatched()
 
     def cluster(spec: ClusterSpec, workdir: Workdir) -> Cluster:
-        return open_cluster(
-            spec, str(workdir.path), open_storage=open_patiently, say=watched.say, interrupt=interrupt
-        )
+        return open_cluster(spec, str(workdir.path), open_storage=open_patiently, say=watched.say, interrupt=interrupt)
 
     return Doors(open_patiently, cluster, SystemClock(), watched, interrupt, socket.gethostname())
 

@@ -173,7 +173,6 @@ def _findings_of_source(cluster: ClusterSpec, status: JobStatus) -> tuple[Findin
     return ()
 
 
-
 def refuse(plans: tuple[Plan, ...]) -> None:
     refusals = [finding for plan in plans for finding in plan.refusals]
     if refusals:

@@ -285,9 +285,7 @@ class Run:
         # Where the workdir's own disk is full, the failure cannot be written down: it is raised all the same, and a
         # journal that ends in the middle of a run can be resumed.
         with suppress(StorageError):
-            self.journal.append(
-                RunFailed(self.doors.clock.now(), kind, error.fact, error.hint, error.exit_code, step)
-            )
+            self.journal.append(RunFailed(self.doors.clock.now(), kind, error.fact, error.hint, error.exit_code, step))
             self._report()
 
     def ended(self) -> Report:

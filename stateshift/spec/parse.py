@@ -21,7 +21,7 @@ from stateshift.spec.place import Complaints, Place
 from stateshift.spec.text import WHERE_CREDENTIALS_BELONG, read_text
 from stateshift.spec.values import Reader
 
-_HINT = "stateshift schema > spec.schema.json   # every key and its meaning; name the file under \"$schema\""
+_HINT = 'stateshift schema > spec.schema.json   # every key and its meaning; name the file under "$schema"'
 
 
 def parse_spec(text: str, *, base: str | None = None, environment: Mapping[str, str] | None = None) -> Spec:

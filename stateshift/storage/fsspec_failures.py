@@ -123,8 +123,7 @@ def from_fsspec(error: Exception, location: str, path: str = "") -> StorageError
 def is_taken(error: BaseException) -> bool:
     """Whether an exclusive create was refused because somebody was first."""
     return isinstance(error, FileExistsError) or any(
-        _status(one) == 412 or _code(one) in ("PreconditionFailed", "BlobAlreadyExists")
-        for one in _chain(error)
+        _status(one) == 412 or _code(one) in ("PreconditionFailed", "BlobAlreadyExists") for one in _chain(error)
     )
 
 

@@ -36,7 +36,7 @@ class _File:
     content: bytes
     modified: float
     storage: int = 0  # through which it was written
-    number: int = 0   # of all writes that were not durable at once
+    number: int = 0  # of all writes that were not durable at once
 
 
 @dataclass(slots=True)

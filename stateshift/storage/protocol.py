@@ -33,10 +33,10 @@ Content = Callable[[], Iterator[bytes]]
 class Traits:
     """What a storage can do beyond the protocol's promises; planners ask before they count on it."""
 
-    renames: bool           # `move` is atomic and free, rather than a copy and a delete
-    keeps_times: bool       # `write(modified=...)` sets the file's time
+    renames: bool  # `move` is atomic and free, rather than a copy and a delete
+    keeps_times: bool  # `write(modified=...)` sets the file's time
     exclusive: bool = True  # `create` is really exclusive between processes
-    durable: bool = True    # `sync` is really durable
+    durable: bool = True  # `sync` is really durable
 
 
 class Storage(Protocol):

@@ -144,7 +144,7 @@ def test_6_list_values_are_parted_as_their_merge_operator_joined_them(version: s
 
 
 def test_7_families_have_the_numbers_of_their_own_shard_and_a_changelogs_version_is_matched_exactly() -> None:
-    """Numbers that differ between shards: tests/engines/spark/test_entries.py."""
+    """Numbers that differ between shards: tests/engines/spark/entries/test_entries.py."""
     long = Record(b"k" * 0x000276FF, b"")  # its length begins as a version line would: 00 02 'v'
     header, records = decode_changelog([b"".join(encode_changelog(Changelog(1), [long]))])
     assert (header.version, [len(record.key) for record in records]) == (1, [0x000276FF])

@@ -99,9 +99,7 @@ def test_the_job_is_handed_its_location_name_and_tag(place: Place) -> None:
     script = 'echo "$STATESHIFT_TAG|$STATESHIFT_JOB|$STATESHIFT_CHECKPOINT|$1|$COLOUR|$PWD"'
     directory = place.path / "somewhere else"
     directory.mkdir()
-    submission = place.submission(
-        script, arguments=["a b", 7], environment={"COLOUR": "red"}, cwd=str(directory)
-    )
+    submission = place.submission(script, arguments=["a b", 7], environment={"COLOUR": "red"}, cwd=str(directory))
     place.cluster().submit(submission)
     assert _until(lambda: _ended(place))
     assert place.cluster().log("run.orders") == f"run.orders|orders|{place.location}|a b|red|{directory}"
@@ -197,10 +195,7 @@ def test_a_job_started_by_hand_is_found_by_its_environment_and_stopped(place: Pl
 
 def test_we_are_not_taken_for_the_job_because_the_shell_has_its_variables(place: Place) -> None:
     """Somebody exported them and then ran stateshift: that process and its parents are left alone."""
-    script = (
-        "import sys; from stateshift.clusters.processes import of_job;"
-        "sys.exit(len(of_job('orders', sys.argv[1])))"
-    )
+    script = "import sys; from stateshift.clusters.processes import of_job;sys.exit(len(of_job('orders', sys.argv[1])))"
     environment = {**os.environ, "STATESHIFT_JOB": "orders", "STATESHIFT_CHECKPOINT": place.location}
     command = 'python="$1"; shift; "$python" -c "$@"; exit $?'
     done = subprocess.run(["sh", "-c", command, "sh", sys.executable, script, place.location], env=environment)

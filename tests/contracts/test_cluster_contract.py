@@ -208,9 +208,7 @@ def test_the_version_is_a_text_or_nothing(member: Member) -> None:
 
 
 @pytest.mark.parametrize("name", ["command", "command without find", "spark_submit"])
-def test_killed_in_the_middle_of_submit_it_starts_one_job_all_the_same(
-    name: str, tmp_path: Path, seed: int
-) -> None:
+def test_killed_in_the_middle_of_submit_it_starts_one_job_all_the_same(name: str, tmp_path: Path, seed: int) -> None:
     """We are killed at a random moment; the next look and the next attempt find what that left."""
     chance = random.Random(seed)
     members = MEMBERS[name](tmp_path)

@@ -12,7 +12,7 @@ import mmh3
 import pytest
 
 from stateshift import look
-from stateshift.engines.spark.buckets import BUCKETS, Folded, added, buckets_of, differing, fold
+from stateshift.engines.spark.entries.buckets import BUCKETS, Folded, added, buckets_of, differing, fold
 from stateshift.fleet import Crew, comparing
 from stateshift.formats.blocks import binary, block_of
 from stateshift.formats.spark.state_files import Record, encode_delta

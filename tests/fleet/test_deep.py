@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from stateshift import look, plain
-from stateshift.engines.spark import deep
-from stateshift.engines.spark.portions import portions
+from stateshift.engines.spark.deep import everything as deep
+from stateshift.engines.spark.deep.portions import portions
 from stateshift.engines.spark.survey import survey
 from stateshift.fleet import Crew
 from stateshift.storage.memory import MemoryDisk

@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from stateshift.engines.spark.columnar import hashes_of, keys_of, values_of
-from stateshift.engines.spark.columns import array, arrow_type
-from stateshift.engines.spark.encoders import Encoder, decode_key, decode_list, encoder_of
-from stateshift.engines.spark.keys import key_rule
-from stateshift.engines.spark.rows import named
-from stateshift.engines.spark.store_view import StoreView
-from stateshift.engines.spark.vectors import fits, structs
+from stateshift.engines.spark.entries.columnar import hashes_of, keys_of, values_of
+from stateshift.engines.spark.entries.columns import array, arrow_type
+from stateshift.engines.spark.entries.encoders import Encoder, decode_key, decode_list, encoder_of
+from stateshift.engines.spark.entries.keys import key_rule
+from stateshift.engines.spark.entries.rows import named
+from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.engines.spark.entries.vectors import fits, structs
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import binary
 from stateshift.formats.spark import schema
@@ -26,7 +26,7 @@ from stateshift.formats.spark.unsafe_row import decode_row
 from tests.formats.golden import CASES
 from tests.fuzz.oracles import attempt, same
 from tests.fuzz.seeds import golden
-from tests.fuzz.targets import Target, spark
+from tests.fuzz.targets import Target, entries, spark
 
 EVERY = [
     "boolean",
@@ -256,7 +256,7 @@ TARGETS = (
         "row",
         run_row,
         _row_seeds,
-        (*spark("unsafe_row", "placement", "placement_columns"), "engines/spark/vectors.py"),
+        (*spark("unsafe_row", "placement", "placement_columns"), *entries("vectors")),
         WORDS,
         2048,
     ),
@@ -264,7 +264,7 @@ TARGETS = (
         "key",
         run_key,
         _key_seeds,
-        ("engines/spark/encoders.py", "engines/spark/columnar.py", *spark("unsafe_row", "placement_columns")),
+        (*entries("encoders", "columnar"), *spark("unsafe_row", "placement_columns")),
         WORDS,
         1024,
     ),
@@ -272,7 +272,7 @@ TARGETS = (
         "types",
         run_types,
         _type_seeds,
-        (*spark("types"), "engines/spark/keys.py", "engines/spark/encoders.py"),
+        (*spark("types"), *entries("keys", "encoders")),
         TYPE_WORDS,
     ),
 )

@@ -29,6 +29,10 @@ def spark(*names: str) -> tuple[str, ...]:
     return tuple(f"formats/spark/{name}.py" for name in names)
 
 
+def entries(*names: str) -> tuple[str, ...]:
+    return tuple(f"engines/spark/entries/{name}.py" for name in names)
+
+
 def all_targets() -> dict[str, Target]:
     """By name. The modules are imported here, so that who instruments code can do so first."""
     from tests.fuzz import logs, ours, rows, state, tables, whole

@@ -156,16 +156,8 @@ def _seeds() -> list[bytes]:
 MODULES = tuple(
     f"engines/spark/{name}.py"
     for name in (
-        "survey",
-        "restart",
-        "chains",
-        "deep",
-        "folding",
-        "settling",
-        "rowcheck",
-        "joins",
-        "sidecars",
-        "snapshots",
+        *("survey", "restart", "chains", "entries/folding", "entries/settling"),
+        *("deep/everything", "deep/rowcheck", "deep/joins", "deep/sidecars", "deep/snapshots"),
     )
 )
 

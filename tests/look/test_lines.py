@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stateshift.engines.spark.columns import arrow_type
-from stateshift.engines.spark.folding import folded
-from stateshift.engines.spark.rows import named
+from stateshift.engines.spark.entries.columns import arrow_type
+from stateshift.engines.spark.entries.folding import folded
+from stateshift.engines.spark.entries.rows import named
+from stateshift.engines.spark.entries.views import views_of
 from stateshift.engines.spark.survey import survey
-from stateshift.engines.spark.views import views_of
 from stateshift.formats.spark.types import ArrayType, Atomic, MapType, StructType
 from stateshift.look import lines
 from stateshift.look.json_text import fits, texts

@@ -104,9 +104,7 @@ PASSING = [
     named("FSTimeoutError"),
     named("ConnectionError", OSError),  # requests' own, which is not the built-in one
     named("ServiceRequestError"),
-    RuntimeError(
-        "Operation category READ is not supported in state standby. Visit https://s.apache.org/sbnn-error"
-    ),
+    RuntimeError("Operation category READ is not supported in state standby. Visit https://s.apache.org/sbnn-error"),
     RuntimeError("Cannot create file /p. Name node is in safe mode."),
 ]
 LASTING = [
@@ -290,17 +288,14 @@ def test_a_small_object_is_one_request_under_its_own_name(bucket: Bucket, object
 def test_a_large_object_is_uploaded_in_parts(bucket: Bucket, objects: FsspecStorage) -> None:
     content = bytes(range(256)) * (5 * CHUNK // 256)
     assert (
-        objects.write("a", lambda: (content[i : i + 1_000_000] for i in range(0, len(content), 1_000_000)))
-        == 5 * CHUNK
+        objects.write("a", lambda: (content[i : i + 1_000_000] for i in range(0, len(content), 1_000_000))) == 5 * CHUNK
     )
     assert bucket.objects == {"b/p/a": content}
     assert b"".join(objects.chunks("a", 3)) == content[3:]
 
 
 @pytest.mark.parametrize("size", [10, 2 * CHUNK, 10 * CHUNK])
-def test_an_upload_whose_content_fails_never_completes(
-    bucket: Bucket, objects: FsspecStorage, size: int
-) -> None:
+def test_an_upload_whose_content_fails_never_completes(bucket: Bucket, objects: FsspecStorage, size: int) -> None:
     objects.write("a", lambda: iter([b"old"]))
 
     def content() -> Iterator[bytes]:

@@ -71,14 +71,10 @@ def test_links_to_files_and_directories_are_followed(storage: LocalStorage, tmp_
 
 
 @pytest.mark.parametrize("target", [".", "..", "/", "../..", "d/e/f"])
-def test_a_link_that_runs_in_a_circle_is_refused_by_name(
-    storage: LocalStorage, tmp_path: Path, target: str
-) -> None:
+def test_a_link_that_runs_in_a_circle_is_refused_by_name(storage: LocalStorage, tmp_path: Path, target: str) -> None:
     storage.write("d/e/f/a", lambda: iter([b""]))
     link = tmp_path / "root" / "d" / "e" / "f" / "loop"
-    link.symlink_to(
-        tmp_path / "root" / "d" / "e" / "f" / target if target != "d/e/f" else tmp_path / "root" / target
-    )
+    link.symlink_to(tmp_path / "root" / "d" / "e" / "f" / target if target != "d/e/f" else tmp_path / "root" / target)
     with pytest.raises(StorageError, match=str(link)) as raised:
         list(storage.list())
     assert raised.value.hint == f"rm {link}"
@@ -335,9 +331,7 @@ def test_a_file_beyond_the_limit_is_an_error_with_a_hint_and_leaves_nothing(tmp_
     )
     lines = said(done)
     assert len(lines) == 3
-    assert all(
-        line.startswith("StorageError | the file would be larger") and "ulimit -f" in line for line in lines
-    )
+    assert all(line.startswith("StorageError | the file would be larger") and "ulimit -f" in line for line in lines)
     assert names(tmp_path) == ["small"]
     assert (tmp_path / "small").read_bytes() == b"x" * 100_000
 
@@ -381,9 +375,7 @@ def test_a_full_disk_is_an_error_with_a_hint_and_leaves_the_old_file(tmp_path: P
         str(tmp_path),
     )
     assert len(lines) == 4
-    assert all(
-        line.startswith("True | no space left on") and f"df -h {tmp_path}" in line for line in lines[:3]
-    )
+    assert all(line.startswith("True | no space left on") and f"df -h {tmp_path}" in line for line in lines[:3])
     assert lines[3].startswith("True ['a'] ['")
     assert "stateshift-" not in lines[3]
 
@@ -495,9 +487,7 @@ def test_hints_can_be_pasted_whatever_the_name() -> None:
     error = failures.from_os(OSError(errno.ENOSPC, "x"), "file:///a b", "it's $HOME")
     assert error.hint is not None
     quoted = error.hint.removeprefix("df -h ").split(";")[0]
-    shown = subprocess.run(
-        ["sh", "-c", f"printf %s {quoted}"], capture_output=True, text=True, check=True
-    ).stdout
+    shown = subprocess.run(["sh", "-c", f"printf %s {quoted}"], capture_output=True, text=True, check=True).stdout
     assert shown == "/a b/it's $HOME"
 
 
@@ -563,9 +553,7 @@ def test_syncing_is_shown_to_the_kernel(tmp_path: Path) -> None:
         pytest.skip("there is no strace here")
     said(done)
     calls = [
-        line.split(maxsplit=1)[1].split("(")[0]
-        for line in (tmp_path / "trace").read_text().splitlines()
-        if "(" in line
+        line.split(maxsplit=1)[1].split("(")[0] for line in (tmp_path / "trace").read_text().splitlines() if "(" in line
     ]
     text = " ".join(c for c in calls if c in ("syncfs", "fsync", "linkat", "link", "unlink", "rename"))
     assert re.search("rename syncfs fsync linkat (unlink )?fsync fsync .*fsync linkat unlink fsync", text)

@@ -48,9 +48,7 @@ def test_each_spelling_has_one_normal_form(typed: str, normal: str) -> None:
     assert locations.normal(normal) == normal
 
 
-@pytest.mark.parametrize(
-    "name", ["a b", "100%", "a%20b", "x#y", "x?y=1", "x:y", "ü", "名", "*[a]", " ", "a\nb"]
-)
+@pytest.mark.parametrize("name", ["a b", "100%", "a%20b", "x#y", "x?y=1", "x:y", "ü", "名", "*[a]", " ", "a\nb"])
 def test_nothing_is_decoded(name: str) -> None:
     assert locations.normal(f"/d/{name}") == f"file:///d/{name}"
     assert locations.normal(f"file:/d/{name}") == f"file:///d/{name}"

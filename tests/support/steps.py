@@ -148,5 +148,3 @@ def journal_of(plan: Plan, lines: KeptLines | None = None) -> Journal:
         journal.append(RunStarted(1.0, "the-run", "0", "spec", ("orders",)))
         journal.append(PlanAdopted(2.0, 0, "orders", "move", "fingerprint", sum(len(p.steps) for p in plan.phases)))
     return journal
-
-

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from stateshift.engines.spark.entries.rows import RowSchema
 from stateshift.engines.spark.layout import SINK_LOG
-from stateshift.engines.spark.rows import RowSchema
 from stateshift.errors import FormatError
 from stateshift.formats import marks
 from stateshift.formats.spark import (
@@ -130,9 +130,7 @@ def _log(path: str, what: str, content: bytes) -> DecodedFile:
 
 def _operator(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
     found = operator_metadata.decode_operator_metadata(content)
-    stores = [
-        {"name": s.name, "partitions": s.partitions, "schema_paths": list(s.schema_paths)} for s in found.stores
-    ]
+    stores = [{"name": s.name, "partitions": s.partitions, "schema_paths": list(s.schema_paths)} for s in found.stores]
     value = {"operator": found.operator, "name": found.name, "stores": stores, "properties": dict(found.properties)}
     return _told(path, f"operator metadata v{found.version}", value)
 

@@ -1,10 +1,10 @@
 """Sources and sinks, as far as a checkpoint tells: kinds from the shape of the offsets, places from the source logs.
 
-    {"logOffset":3}                 file          sources/<i>/<n>[.compact] names every file read so far
-    {"topic":{"0":123}}             kafka
-    5                               rate where sources/<i>/0 holds its start; else a memory or socket source
-    {"offset":10,"timestamp":2000}  rate-micro-batch
-    {"reservoirId":…}               delta
+{"logOffset":3}                 file          sources/<i>/<n>[.compact] names every file read so far
+{"topic":{"0":123}}             kafka
+5                               rate where sources/<i>/0 holds its start; else a memory or socket source
+{"offset":10,"timestamp":2000}  rate-micro-batch
+{"reservoirId":…}               delta
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stateshift.engines.spark.places import is_sink_log
 from stateshift.engines.spark.reading import Reading
-from stateshift.engines.spark.rewriting import is_sink_log
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import source_log
 from stateshift.formats.spark.offsets import SourceOffset

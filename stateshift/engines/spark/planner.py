@@ -19,12 +19,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from stateshift import plain
-from stateshift.engines.spark import findings as look
-from stateshift.engines.spark import in_place, layout
+from stateshift.engines.spark import layout
 from stateshift.engines.spark.bundles import Copies, bundled, copies, shard_bundles
-from stateshift.engines.spark.log_changes import KEEP
-from stateshift.engines.spark.reshaping import Reshaping, reshaping_of
-from stateshift.engines.spark.rewriting import Rewriting, rewriting_of, with_changes
+from stateshift.engines.spark.findings import moves
+from stateshift.engines.spark.places import Rewriting, rewriting_of, with_changes
+from stateshift.engines.spark.reshaping import in_place
+from stateshift.engines.spark.reshaping.files import Reshaping, reshaping_of
+from stateshift.engines.spark.reshaping.log_changes import KEEP
 from stateshift.formats.marks import IDLE, INDEX, encode_index
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.spec import JobSpec, Spec
@@ -47,7 +48,7 @@ from stateshift.survey import Facts, Finding, Image, Survey
 def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     """The plans of one job in their order: a move plan, behind a halt plan where the job still runs."""
     if not spec.restart:
-        started = _plan(job, facts, _start_phases(spec, job, facts), look.of_first_start(spec, job, facts))
+        started = _plan(job, facts, _start_phases(spec, job, facts), moves.of_first_start(spec, job, facts))
         return (replace(started, purpose="start"),)
     if job.mode == "fork":  # its source may run on and commit: what is copied is the newest commit at that time
         return (replace(move_plan(spec, job, facts), provisional=True, facts=identity_of(facts)),)
@@ -78,7 +79,7 @@ def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
 
 def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     """Bring the image over, from the facts of a job that has stopped."""
-    found = look.of_move(spec, job, facts)
+    found = moves.of_move(spec, job, facts)
     if any(finding.level == "refuse" for finding in found):
         return _plan(job, facts, (), found)
     images = tuple(image for survey in (facts.source, *facts.merges) for image in survey.images)
@@ -259,9 +260,7 @@ def _compares(
             left = tuple(f for f in group.files if job.verify == "digests" or f.path not in folded)
             for bundle in bundled(left):
                 paths, size = tuple(file.path for file in bundle), sum(file.size for file in bundle)
-                yield CompareImages(
-                    next(numbers), layout.ENGINE, group.source, group.target, (), None, paths, {}, size
-                )
+                yield CompareImages(next(numbers), layout.ENGINE, group.source, group.target, (), None, paths, {}, size)
 
 
 def _publish(
@@ -273,7 +272,7 @@ def _publish(
         (image, layout.under(image.path, path))
         for image in images
         if image.epoch is not None
-        for path in layout.first_read(image.epoch, look.kept_batch(job, image))
+        for path in layout.first_read(image.epoch, moves.kept_batch(job, image))
     ]
     commits = [(i, path) for i, path in firsts if path == layout.under(i.path, layout.commit_path(i.epoch or 0))]
     others = [pair for pair in firsts if pair not in commits]
@@ -298,7 +297,7 @@ def _forked_id(image: Image, facts: Facts) -> str:
 
 
 def _index_step(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
-    names = look.directories(spec, job, facts)
+    names = moves.directories(spec, job, facts)
     if not names:
         return
     location = facts.target.location if job.target else facts.source.location

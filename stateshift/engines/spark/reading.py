@@ -56,13 +56,9 @@ class Reading:
         """A listed file that is not there when it is read: the job tidies up, or somebody behind its back."""
         self.refuse(f"{self.path(path)} vanished while it was looked at: the job still runs", path)
 
-    def refuse(
-        self, message: str, path: str | None = None, offset: int | None = None, hint: str | None = None
-    ) -> None:
+    def refuse(self, message: str, path: str | None = None, offset: int | None = None, hint: str | None = None) -> None:
         where = hint or f"stateshift verify {quote(self.storage.location)}"
-        self.findings.append(
-            Finding("refuse", message, hint=where, path=path and self.path(path), offset=offset)
-        )
+        self.findings.append(Finding("refuse", message, hint=where, path=path and self.path(path), offset=offset))
 
     def warn(self, message: str, path: str | None = None, offset: int | None = None) -> None:
         self.findings.append(Finding("warn", message, path=path and self.path(path), offset=offset))

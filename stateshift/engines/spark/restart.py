@@ -451,4 +451,3 @@ def _own_places(reading: Reading, found: Found, epoch: int | None) -> list[Embed
                 folders[folder] = folders.get(folder, 0) + 1
             places += [EmbeddedPath(reading.path(path), f, n, "self") for f, n in sorted(folders.items())]
     return places
-

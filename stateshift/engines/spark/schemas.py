@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from stateshift.engines.spark.entries.views import keeps_lists
 from stateshift.engines.spark.reading import Reading
-from stateshift.engines.spark.views import keeps_lists
 from stateshift.formats.spark import operator_metadata, schema
 from stateshift.formats.spark.names import DEFAULT_STORE
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stateshift.engines.spark.joining import MERGE_COMMITS, MERGE_OFFSETS
-from stateshift.engines.spark.log_changes import KEEP, REWRITE_COMMIT, REWRITE_OFFSETS, REWRITE_SCHEMA
-from stateshift.engines.spark.reshaping import REWRITE_STATE
-from stateshift.engines.spark.rewrites import rewrite_state
-from stateshift.engines.spark.rewriting import REWRITE_LOG, REWRITE_OPERATOR_METADATA
+from stateshift.engines.spark.places import REWRITE_LOG, REWRITE_OPERATOR_METADATA
+from stateshift.engines.spark.reshaping.files import REWRITE_STATE
+from stateshift.engines.spark.reshaping.joining import MERGE_COMMITS, MERGE_OFFSETS
+from stateshift.engines.spark.reshaping.log_changes import KEEP, REWRITE_COMMIT, REWRITE_OFFSETS, REWRITE_SCHEMA
+from stateshift.engines.spark.reshaping.rewrites import rewrite_state
 from stateshift.formats.spark import commits, offsets, operator_metadata, schema, source_log
 from stateshift.formats.spark.uris import Relocation, encode_location, plain_location
 from stateshift.storage.protocol import Content

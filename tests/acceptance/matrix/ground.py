@@ -58,6 +58,7 @@ class Broke(Exception):
 
 # -- what lies where
 
+
 @dataclass(frozen=True)
 class Ground:
     folder: Path
@@ -153,9 +154,7 @@ class Ground:
     def _target(self, cell: Cell, part: str) -> str:
         return str(self.folder / "cells" / cell_folder(cell) / part / "checkpoint")
 
-    def _after(
-        self, cell: Cell, part: str, inputs: tuple[str, ...] = (), words: tuple[str, ...] = ()
-    ) -> Order:
+    def _after(self, cell: Cell, part: str, inputs: tuple[str, ...] = (), words: tuple[str, ...] = ()) -> Order:
         place, change = self.folder / "cells" / cell_folder(cell) / part, CHANGES[cell.change]
         conf, query = later(cell.base.conf), change.after or cell.base.query
         name = f"{cell.name}/{part}"
@@ -186,6 +185,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 # -- running
+
 
 def quietly(argv: Sequence[str]) -> tuple[int, str, str]:
     """The command line in this process: it starts a thousand times."""

@@ -230,6 +230,7 @@ class Outcomes:
 def in_order(wanted: Iterable[Cell | Damage]) -> list[Any]:
     """Damages, and then change by change, so that a run that is cut short has shown something of everything; of each
     the newest version first."""
+
     def place(one: Cell | Damage) -> tuple[int, int]:
         change = list(CHANGES).index(one.change) if isinstance(one, Cell) else -1
         return change, -VERSIONS.index(one.base.version)

@@ -50,7 +50,9 @@ def written(cells: Sequence[Cell], outcomes: Mapping[str, Told]) -> str:
     """The whole page."""
     notes: dict[str, int] = {}
     rows = {(c.base.kind, c.base.provider, c.change, c.base.partitions) for c in cells}
-    ordered = sorted(rows, key=lambda row: (*(list(d).index(v) for d, v in zip((KINDS, PROVIDERS, CHANGES), row, strict=False)),))  # noqa: E501
+    ordered = sorted(
+        rows, key=lambda row: (*(list(d).index(v) for d, v in zip((KINDS, PROVIDERS, CHANGES), row, strict=False)),)
+    )
     there = {cell.name for cell in cells}
     lines = ["| kind | provider | change | " + " | ".join(f"Spark {v}" for v in VERSIONS) + " |", "|---" * 5 + "|"]
     for kind, provider, change, partitions in ordered:

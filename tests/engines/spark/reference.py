@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from stateshift.engines.spark.row_checksums import without_delete_checksum, without_value_checksums
-from stateshift.engines.spark.settings import ROW_CHECKSUM, delimiter
+from stateshift.engines.spark.entries.row_checksums import without_delete_checksum, without_value_checksums
+from stateshift.engines.spark.entries.settings import ROW_CHECKSUM, delimiter
 from stateshift.errors import FormatError
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, decode_zip
 from stateshift.formats.spark.sst import DELETES, MERGE, TableEntry, decode_sst

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.engines.spark.columnar import hashes_of
-from stateshift.engines.spark.encoders import ROW
-from stateshift.engines.spark.folding import folded
-from stateshift.engines.spark.keys import KeyRule, nameable
+from stateshift.engines.spark.entries.columnar import hashes_of
+from stateshift.engines.spark.entries.encoders import ROW
+from stateshift.engines.spark.entries.folding import folded
+from stateshift.engines.spark.entries.keys import KeyRule, nameable
+from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.layout import ROCKSDB
-from stateshift.engines.spark.parts import belongs
-from stateshift.engines.spark.store_view import StoreView
-from stateshift.engines.spark.stores import stores_of
+from stateshift.engines.spark.reshaping.parts import belongs
+from stateshift.engines.spark.reshaping.stores import stores_of
 from stateshift.engines.spark.survey import survey
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import Block, binary

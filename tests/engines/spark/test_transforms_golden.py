@@ -14,12 +14,12 @@ import pytest
 
 from stateshift import look
 from stateshift.engines.spark import survey
-from stateshift.engines.spark.columnar import hashes_of, texts_of
-from stateshift.engines.spark.comparing import SUMS, comparable
-from stateshift.engines.spark.keys import nameable
+from stateshift.engines.spark.entries.columnar import hashes_of, texts_of
+from stateshift.engines.spark.entries.keys import nameable
+from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.layout import ROCKSDB
-from stateshift.engines.spark.store_view import StoreView
-from stateshift.engines.spark.stores import stores_of
+from stateshift.engines.spark.reshaping.comparing import SUMS, comparable
+from stateshift.engines.spark.reshaping.stores import stores_of
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import binary
 from stateshift.formats.spark.commits import decode_commit
@@ -38,8 +38,7 @@ NEWEST = "spark-4.3.0"
 STATES = [case for case in CASES if (case / "checkpoint" / "state").is_dir()]
 STATEFUL = [case for case in STATES if case.parent.name == NEWEST]
 ALL = [
-    pytest.param(case, id=IDS[CASES.index(case)], marks=() if case in STATEFUL else pytest.mark.slow)
-    for case in STATES
+    pytest.param(case, id=IDS[CASES.index(case)], marks=() if case in STATEFUL else pytest.mark.slow) for case in STATES
 ]
 
 # What of the state is encoded in a way that the other provider has not.

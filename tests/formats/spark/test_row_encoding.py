@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateshift.engines.spark.row_checksums import without_value_checksums
+from stateshift.engines.spark.entries.row_checksums import without_value_checksums
 from stateshift.formats.binaries import without_first
 from stateshift.formats.blocks import binary, block_of
 from stateshift.formats.spark.compression import CODECS, decompress

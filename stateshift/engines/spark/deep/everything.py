@@ -1,0 +1,183 @@
+"""Everything a restart needs, read to its end: what a listing cannot tell. Reads only.
+
+    every needed file       decodes, in the codec that the offset log names; of a zip all members, RocksDB's own too
+    every row               lies inside its bounds, by its store's schema                        rowcheck
+    every key               lies in the shard that its hash gives it                             rowcheck
+    a join's indexes        are as many as its counts say, without a gap                         joins
+    every checksum          of either kind fits the file beside it                               sidecars
+    a snapshot              is what the changes before it come to, where they are still there    snapshots
+    every SST               is named by some snapshot; those that are not are counted (a note)   sidecars
+
+A finding names the file and where in it; offsets in state files are those of the decompressed bytes. Where the newest
+batch does not work, `works` tells which earlier ones do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import groupby, islice
+
+from stateshift.engines.spark import decoding, layout
+from stateshift.engines.spark.deep import sidecars, snapshots
+from stateshift.engines.spark.deep.joins import Join
+from stateshift.engines.spark.deep.rowcheck import RowCheck
+from stateshift.engines.spark.entries.folding import folded
+from stateshift.engines.spark.entries.settings import CODEC
+from stateshift.engines.spark.entries.views import Views, views_of
+from stateshift.engines.spark.survey import survey as surveyed
+from stateshift.errors import FormatError, MissingFile
+from stateshift.formats.spark import rocksdb
+from stateshift.formats.spark.compression import codec_of
+from stateshift.formats.spark.names import classify
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Finding, Image, ShardFiles, Survey
+
+# Logs and metadata are read whole: nobody has longer ones.
+SMALL_MAX = 256 * 1024 * 1024
+
+# So many epochs that work are enough to choose from.
+EPOCHS_MAX = 10
+
+# An operator's id and the number of a shard.
+Place = tuple[str, int]
+
+
+def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
+    """What is wrong with the image at its epoch, beyond what its survey has said."""
+    yield from findings_of(storage, survey, image)
+    yield from sidecars.orphans(storage, survey, image)
+
+
+def findings_of(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
+    """The same of a portion of an image, or of all of it; but for tables that nobody needs, of which one can only tell
+    where all are seen."""
+    told = {finding.path for finding in image.findings if finding.level == "refuse"}
+    for finding in _read(storage, survey, image):
+        if finding.path is None or finding.path not in told:
+            yield finding
+    yield from snapshots.findings(storage, survey, image)
+
+
+def works(storage: Storage, image: Image, found: Collection[Finding]) -> tuple[int, ...]:
+    """Which of the image's epochs a restart works from, the newest EPOCHS_MAX of them. `found` is what is wrong with
+    the newest one: an epoch that shares the damage is told from one that does not without reading everything."""
+    suspects = {place for finding in found for place in _place_of(image, finding.path)}
+    good = (epoch for epoch in reversed(image.epochs) if _works(storage, image.path, epoch, suspects))
+    return tuple(sorted(islice(good, EPOCHS_MAX)))
+
+
+def _works(storage: Storage, path: str, epoch: int, suspects: set[Place]) -> bool:
+    survey = surveyed(storage, until=epoch)
+    image = next((image for image in survey.images if image.path == path and image.epoch == epoch), None)
+    if image is None or image.epoch not in image.epochs:
+        return False
+    return not any(finding.level == "refuse" for finding in _read(storage, survey, image, suspects))
+
+
+def _read(storage: Storage, survey: Survey, image: Image, first: Collection[Place] = ()) -> Iterator[Finding]:
+    """Everything the image needs at its epoch; shards of the `first` places before all others."""
+    yield from _logs(storage, image)
+    yield from _archives(storage, image)
+    yield from _state(storage, image, first)
+    yield from sidecars.findings(storage, survey, image)
+
+
+def _place_of(image: Image, path: str | None) -> Iterator[Place]:
+    place = classify(path[len(image.path) :].lstrip("/")) if path else None
+    if place is not None and place.operator is not None and place.partition is not None:
+        yield place.operator, place.partition
+
+
+def _logs(storage: Storage, image: Image) -> Iterator[Finding]:
+    """What is not state: logs, metadata, schemas."""
+    start = len(image.path) + 1 if image.path else 0
+    for path in image.needed:
+        if classify(path[start:]).area in ("state", "sidecar"):
+            continue
+        try:
+            decoding.decode_file(path, storage.read(path, SMALL_MAX))
+        except FormatError as error:
+            if not layout.is_spare(path[start:]):  # else the survey has warned of it
+                yield _damaged(path, error)
+        except MissingFile as error:
+            yield Finding("refuse", f"{error.fact}: a restart reads it", path=path)
+
+
+def _archives(storage: Storage, image: Image) -> Iterator[Finding]:
+    """Zips whole: of theirs we decode the metadata alone, but Spark hands RocksDB all the rest."""
+    for path in image.needed:
+        if path.endswith(".zip"):
+            try:
+                rocksdb.check_zip(storage.read(path, sidecars.ZIP_MAX))
+            except FormatError as error:
+                yield _damaged(path, error)
+            except MissingFile:
+                continue  # said already
+
+
+def _state(storage: Storage, image: Image, first: Collection[Place] = ()) -> Iterator[Finding]:
+    """Shard by shard, `first` ones first: decoded, row by row, and a join's stores against each other."""
+    views = views_of(storage, image)
+    counts = {operator.id: operator.shards for operator in image.operators}
+    shards = sorted(image.shards, key=lambda shard: _place(shard) not in first)
+    for (operator, number), stores in groupby(shards, _place):
+        join = Join(operator, number)
+        for shard in stores:
+            yield from _shard(storage, image, shard, views, join, counts[operator])
+        yield from join.findings()
+    if shards:
+        yield from _not_checked(views)
+
+
+def _place(shard: ShardFiles) -> Place:
+    return shard.operator, shard.shard
+
+
+def _shard(
+    storage: Storage, image: Image, shard: ShardFiles, views: Views, join: Join, shards: int
+) -> Iterator[Finding]:
+    check = RowCheck(storage, shard, image.settings, shards)
+    yield from _codecs(storage, image, shard)
+    try:
+        for store, block in folded(storage.chunks, shard, image.settings):
+            view = views.of(shard.operator, store)
+            sound = check.sound(view, block)
+            if sound is not None:
+                join.add(view, shard, sound)
+    except FormatError as error:
+        join.incomplete = True
+        yield _damaged(error.path or shard.files[-1], error)
+    except MissingFile as error:
+        join.incomplete = True
+        yield Finding("refuse", f"{error.fact}: shard {shard.shard} of operator {shard.operator} needs it")
+    join.incomplete |= bool(check.broken.count)
+    yield from check.findings()
+
+
+def _codecs(storage: Storage, image: Image, shard: ShardFiles) -> Iterator[Finding]:
+    """We tell codecs by their first bytes; Spark goes by the offset log, and reads no other."""
+    wanted = image.settings.get(CODEC, "lz4")
+    for path in shard.files:
+        if path.endswith((".delta", ".snapshot", ".changelog")):
+            try:
+                found = codec_of(next(iter(storage.chunks(path)), b""))
+            except MissingFile:
+                continue  # said already
+            if found is not None and found != wanted:
+                yield Finding("refuse", f"{path} is compressed with {found}, and the offset log says {wanted}: Spark "
+                              "cannot read it", path=path, offset=0)  # fmt: skip
+
+
+def _not_checked(views: Views) -> Iterator[Finding]:
+    """What nobody could look into, so that silence means something."""
+    for view in views.all():
+        if not view.known:
+            yield Finding("note", f"operator {view.operator}: the columns of store {view.store} are not known, so its "
+                          "rows were decoded as bytes only")  # fmt: skip
+        elif view.placed is None:
+            yield Finding("note", f"operator {view.operator}: which shard a key of store {view.store} belongs to is "
+                          "not known (an operator of its own kind, or collated strings)")  # fmt: skip
+
+
+def _damaged(path: str, error: FormatError) -> Finding:
+    return Finding("refuse", f"{path} is damaged: {error.fact}", path=path, offset=error.offset)

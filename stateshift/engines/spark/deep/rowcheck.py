@@ -1,0 +1,150 @@
+"""The rows of one shard, checked block by block: inside their bounds, in the shard where their key belongs. Reads only.
+
+An entry is what all files of the shard come to. Which of them a bad row stands in is looked for only then: the newest
+one that writes its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from stateshift.engines.spark.entries.columnar import hashes_of, keys_of, values_of
+from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.errors import FormatError
+from stateshift.formats.blocks import Block
+from stateshift.formats.spark.compression import decompress
+from stateshift.formats.spark.sst import decode_sst
+from stateshift.formats.spark.state_files import Record, decode_changelog, decode_delta
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Finding, ShardFiles
+
+# So many rows of a shard are told one by one, the others counted.
+ROWS_MAX = 3
+
+STRICT = "spark.sql.streaming.statefulOperator.useStrictDistribution"
+
+
+@dataclass
+class _Told:
+    """Rows with something wrong: the first of them, and how many there are."""
+
+    rows: list[tuple[bytes, Any]] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, key: bytes, what: Any) -> None:
+        self.count += 1
+        if len(self.rows) < ROWS_MAX:
+            self.rows.append((key, what))
+
+
+@dataclass
+class RowCheck:
+    """What was found in one store of one shard. `shards` is how many the operator has."""
+
+    storage: Storage
+    shard: ShardFiles
+    settings: Mapping[str, str]
+    shards: int
+    broken: _Told = field(default_factory=_Told)
+    misplaced: _Told = field(default_factory=_Told)
+
+    def sound(self, view: StoreView, block: Block) -> Block | None:
+        """The entries whose key and value decode; None where nothing tells how they should."""
+        if not view.known:
+            return None
+        keys = keys_of(view, block.keys)
+        if keys is None or values_of(view, block.values) is None:
+            keys, block = None, block.take(np.array(list(self._decoding(view, block)), np.int64))
+        if view.placed is not None and len(block):
+            self._place(view, block, keys)
+        return block
+
+    def _decoding(self, view: StoreView, block: Block) -> Iterator[int]:
+        """One by one: which do, and why others do not."""
+        for at, (key, value) in enumerate(block.records()):
+            try:
+                view.decode_key(key)
+                view.decode_value(value or b"")
+                yield at
+            except FormatError as error:
+                self.broken.add(key, error)
+
+    def _place(self, view: StoreView, block: Block, keys: Any) -> None:
+        try:
+            belongs = hashes_of(view, block.keys, keys) % self.shards if view.placed else np.zeros(len(block), np.int64)
+        except FormatError:  # a type whose placement is not known
+            return
+        wrong = np.flatnonzero(belongs != self.shard.shard)
+        self.misplaced.count += len(wrong)
+        for at in wrong[: max(0, ROWS_MAX - len(self.misplaced.rows))].tolist():
+            key = block.keys[at].as_py()
+            self.misplaced.rows.append((key, (view.named_key(view.decode_key(key)), int(belongs[at]))))
+
+    def findings(self) -> Iterator[Finding]:
+        for key, error in self.broken.rows:
+            path, offset = self._where(key)
+            yield Finding("refuse", f"{path}: the row of the key {key.hex()[:64]} is damaged: {error.fact}",
+                          path=path, offset=offset)  # fmt: skip
+        yield from self._more(self.broken.count, "are damaged", True)
+        for key, (shown, belongs) in self.misplaced.rows:
+            path, offset = self._where(key)
+            yield self._displaced(path, offset, shown, belongs)
+        yield from self._more(self.misplaced.count, "lie in a shard where they do not belong", self._strict)
+
+    @property
+    def _strict(self) -> bool:
+        """Checkpoints born before 3.3 may be distributed by some of the key's columns only (SPARK-38204)."""
+        return self.settings.get(STRICT) == "true"
+
+    def _displaced(self, path: str, offset: int | None, key: Any, belongs: int) -> Finding:
+        fact = f"{path}: the key {key} is not looked for here, but in shard {belongs}"
+        if self._strict:
+            return Finding("refuse", fact, path=path, offset=offset)
+        return Finding("warn", f"{fact}, unless the operator is distributed by fewer columns", path=path, offset=offset)
+
+    def _more(self, count: int, what: str, fatal: bool) -> Iterator[Finding]:
+        if count > ROWS_MAX:
+            shard = f"shard {self.shard.shard} of operator {self.shard.operator}"
+            fact = f"{count - ROWS_MAX} more rows of {shard}, store {self.shard.store}, {what}"
+            yield Finding("refuse" if fatal else "warn", fact)
+
+    def _where(self, key: bytes) -> tuple[str, int | None]:
+        """The newest file that writes the key, and the offset of that record."""
+        for path in reversed(self.shard.files):
+            for offset, written in self._writes(path):
+                if written.endswith(key) and len(written) - len(key) in (0, 2):
+                    return path, offset
+        return self.shard.files[-1], None
+
+    def _writes(self, path: str) -> Iterable[tuple[int | None, bytes]]:
+        if path.endswith(".sst"):
+            return ((None, entry.key) for entry in decode_sst(b"".join(self.storage.chunks(path))))
+        if path.endswith(".changelog"):
+            header, records = decode_changelog(self.storage.chunks(path))
+            return _placed(records, _start(self.storage, path), int(header.column_families))
+        if path.endswith((".delta", ".snapshot")):
+            return _placed(decode_delta(self.storage.chunks(path)), 0, 0)
+        return ()
+
+
+def _placed(records: Iterable[Record], start: int, extra: int) -> Iterator[tuple[int, bytes]]:
+    for key, value, _ in records:
+        if value is not None:
+            yield start, key
+        start += 8 + extra + len(key) + len(value or b"")
+
+
+def _start(storage: Storage, path: str) -> int:
+    """Where a changelog's first record stands: behind the version and the lineage."""
+    head = b""
+    for piece in decompress(storage.chunks(path)):
+        head += piece
+        if len(head) >= 6:
+            break
+    if head[:3] != b"\0\2v":
+        return 0
+    return 4 if head[3:4] == b"2" else 6 + int.from_bytes(head[4:6], "big")

@@ -1,0 +1,102 @@
+"""Snapshots held against the changes they stand for: two ways to one version, which must come to the same. Reads only.
+
+    version s  =  the snapshot s  =  an older snapshot (or nothing), and every change file up to s
+
+A restart takes the snapshot and never looks at what came before it, so a snapshot that lost something goes unnoticed
+until somebody misses it. Only where the older files are still there can it be told; where they are not, or do not
+decode (no restart needs them any more), nothing is said. Checkpoint format 2, whose files only a commit's lineage tells
+apart, is left out, as are changelogs with column families that no older snapshot names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from stateshift.engines.spark.chains import StoreFiles, chain
+from stateshift.engines.spark.entries.folding import folded
+from stateshift.engines.spark.entries.matching import matched
+from stateshift.errors import FormatError, MissingFile
+from stateshift.formats.binaries import joined
+from stateshift.formats.blocks import Block
+from stateshift.formats.spark import rocksdb
+from stateshift.formats.spark.names import classify
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Finding, Image, ShardFiles, Survey
+
+ZIP_MAX = 1 << 28
+
+
+def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
+    """A warning for every snapshot that a restart begins with, and that its changes contradict."""
+    stores = _stores(survey, image)
+    for shard in image.shards:
+        store = stores.get((shard.operator, shard.shard, shard.store))
+        if store is None or not shard.files or store.uses_uuids:
+            continue
+        snapshot = next((v for v, path in store.snapshots.items() if path == shard.files[0]), None)
+        older = _older(storage, store, snapshot[0]) if snapshot else ()
+        if older:
+            yield from _compared(storage, image, shard, older)
+
+
+def _older(storage: Storage, store: StoreFiles, version: int) -> tuple[str, ...]:
+    """The files that come to the version without its snapshot; none where one of them is missing."""
+    del store.snapshots[version, ""]
+    if not store.snapshots and min((v for v, _ in store.changes), default=2) > 1:
+        return ()
+    try:
+        found = chain(store, version, lambda path: _ssts(storage, path), lambda path: ())
+    except (FormatError, MissingFile):
+        return ()
+    return () if found.missing else found.files
+
+
+def _compared(storage: Storage, image: Image, shard: ShardFiles, older: tuple[str, ...]) -> Iterator[Finding]:
+    own = tuple(path for path in shard.files if not path.endswith((".delta", ".changelog")))
+    sides = ((0, _with(shard, older)), (1, _with(shard, own)))
+    blocks = (
+        (side, Block(joined(store.encode() + b"\0", block.keys), block.values))
+        for side, files in sides
+        for store, block in folded(storage.chunks, files, image.settings)
+    )
+    try:
+        differing = sum(found.differing for found in matched(blocks))
+    except (FormatError, MissingFile):
+        return
+    if differing:
+        yield Finding(
+            "warn",
+            f"{own[0]} is not what the changes before it come to: {differing} entries differ, and a "
+            "restart takes those of the snapshot",
+            hint=f"the other state is that of the files up to {older[-1]}",
+            path=own[0],
+        )
+
+
+def _with(shard: ShardFiles, files: tuple[str, ...]) -> ShardFiles:
+    return ShardFiles(shard.operator, shard.store, shard.shard, files)
+
+
+def _ssts(storage: Storage, path: str) -> tuple[str, ...]:
+    folder = path.rpartition("/")[0]
+    return tuple(f"{folder}/SSTs/{t.stored}" for t in rocksdb.decode_zip(storage.read(path, ZIP_MAX)).tables)
+
+
+def _stores(survey: Survey, image: Image) -> Mapping[tuple[str, int, str], StoreFiles]:
+    """The image's state files by store, with the paths of the listing."""
+    start = f"{image.path}/" if image.path else ""
+    found: dict[tuple[str, int, str], StoreFiles] = {}
+    for path, _, _ in survey.files:
+        place = classify(path[len(start) :]) if path.startswith(start) else None
+        if place is None or place.area != "state":
+            continue
+        key = (place.operator or "", place.partition or 0, place.store or "")
+        store = found.setdefault(key, StoreFiles(*key, path.rpartition("/")[0]))
+        version = (place.version or 0, place.uuid or "")
+        if place.kind in ("snapshot", "zip"):
+            store.snapshots[version] = path
+        elif place.kind in ("delta", "changelog"):
+            store.changes[version] = path
+        elif place.kind == "sst":
+            store.ssts[path.rpartition("/")[2]] = path
+    return found

@@ -1,0 +1,82 @@
+"""Two sides compared by sums first, so that only what differs is ever looked at: what `diff` hands to a fleet.
+
+    fold    every entry into one of BUCKETS by its key: per store and bucket a count, a sum of 128-bit hashes, bytes
+    pick    the entries of those buckets whose sums differ between the sides
+
+The sum of a bucket is over all shards of a side, wherever its keys lie: numbers of shards make no difference. Equal
+sums are equal entries, as in CompareImages. Where little differs, little is picked: one entry brings its bucket along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+import numpy as np
+
+from stateshift.engines.spark.entries.sides import Formed
+from stateshift.formats.binaries import joined, lengths, numerals
+from stateshift.formats.blocks import Binary, Block, Ints
+from stateshift.formats.spans import hash64, hash128
+
+BUCKETS = 1024
+_MODULUS = 1 << 128
+
+# Store -> bucket -> count, sum, bytes
+Sums = tuple[int, int, int]
+Folded = dict[str, dict[int, Sums]]
+
+
+def fold(entries: Iterable[Formed]) -> Folded:
+    return added({store: _sums(block)} for store, block in entries if len(block))
+
+
+def added(folded: Iterable[Folded]) -> Folded:
+    """The sums of all parts of one side."""
+    whole: Folded = {}
+    for one in folded:
+        for store, buckets in one.items():
+            into = whole.setdefault(store, {})
+            for bucket, (count, total, size) in buckets.items():
+                before = into.get(bucket, (0, 0, 0))
+                into[bucket] = before[0] + count, (before[1] + total) % _MODULUS, before[2] + size
+    return whole
+
+
+def pick(entries: Iterable[Formed], wanted: Mapping[str, Collection[int]]) -> Iterator[Formed]:
+    """The entries of some buckets."""
+    for store, block in entries:
+        places = np.flatnonzero(np.isin(buckets_of(block.keys), list(wanted.get(store, ()))))
+        if len(places):
+            yield store, block.take(places)
+
+
+def buckets_of(keys: Binary) -> Ints:
+    return (hash64(keys) % np.uint64(BUCKETS)).astype(np.int64)
+
+
+def differing(left: Folded, right: Folded) -> tuple[dict[str, set[int]], dict[str, int]]:
+    """The buckets that differ, by store; and how many entries the others hold on both sides."""
+    different: dict[str, set[int]] = {}
+    same: dict[str, int] = {}
+    for store in dict.fromkeys((*left, *right)):
+        here, there = left.get(store, {}), right.get(store, {})
+        different[store] = {b for b in here.keys() | there.keys() if here.get(b) != there.get(b)}
+        same[store] = sum(count for b, (count, _, _) in here.items() if b not in different[store])
+    return different, same
+
+
+def _sums(block: Block) -> dict[int, Sums]:
+    """Of a block that is not empty. Hashes are added up in quarters, so that their sums stay below 64 bits."""
+    keys, values = lengths(block.keys), lengths(block.values)
+    buckets = buckets_of(block.keys)
+    order = np.argsort(buckets, kind="stable")
+    found, starts, counts = np.unique(buckets[order], return_index=True, return_counts=True)
+    halves = hash128(joined(numerals(keys), b" ", block.keys, block.values))[order]
+    quarters = [half >> shift & 0xFFFFFFFF for half in halves.transpose() for shift in (0, 32)]
+    totals = [np.add.reduceat(quarter, starts).tolist() for quarter in quarters]
+    sizes = np.add.reduceat((keys + values)[order], starts).tolist()
+    sums = (sum(part << 32 * place for place, part in enumerate(one)) % _MODULUS for one in zip(*totals, strict=True))
+    return {
+        bucket: (count, total, size)
+        for bucket, count, total, size in zip(found.tolist(), counts.tolist(), sums, sizes, strict=True)
+    }

@@ -1,0 +1,73 @@
+"""The rows in keys of joins, without what is kept beside the join's own key: an index, or a time. Pure.
+
+    row_and_last(view, keys)    a row of the key's columns, and what its last column holds (it is cut out of the row)
+    row_and_time(view, keys)    row | time, wherever in the key the time stands
+
+A row without its last column has the slots of the others, and what lies behind them moves eight bytes forward: so does
+the offset in each slot that has one. What results are the bytes of the row as Spark writes it for the other columns.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.formats.binaries import binaries, joined
+from stateshift.formats.blocks import Binary, Ints, cut
+from stateshift.formats.spans import Spans, spans, words
+from stateshift.formats.spark.types import WIDTHS, Atomic, DataType, DecimalType
+
+_MOVED = np.uint64(8 << 32)
+
+
+def row_and_last(view: StoreView, keys: Binary, last: bool) -> tuple[Binary, Ints] | None:
+    """Asked of keys that decode. Without `last`, nothing is cut out; None where such keys are not single rows."""
+    assert view.key is not None, "asked before whether the columns are known"
+    if view.encoder.kind not in ("plain", "row"):
+        return None
+    found = spans(keys)
+    starts = found.starts + (view.encoder.kind == "row")
+    if not last:
+        return cut(found.content, starts, found.ends), np.zeros(len(keys), np.int64)
+    count = len(view.key.types)
+    bits = 8 * ((count + 63) // 64)
+    if count < 2 or (count + 62) // 64 * 8 != bits or ((found.ends - starts) % 8).any():
+        return None
+    slots = starts + bits + 8 * (count - 1)
+    rows = joined(cut(found.content, starts, slots), cut(found.content, slots + 8, found.ends))
+    offsets = [bits // 8 + at for at, kind in enumerate(view.key.types[:-1]) if _has_offset(kind)]
+    return _moved(spans(rows), offsets), words(found.content, slots).view(np.int64)
+
+
+def row_and_time(view: StoreView, keys: Binary) -> Binary | None:
+    found = spans(keys)
+    match view.encoder.kind:
+        case "postfix":
+            rows, times = (found.starts + 1, found.ends - 8), (found.ends - 8, found.ends)
+        case "before":
+            rows, times = (found.starts + 9, found.ends), (found.starts, found.starts + 8)
+        case _:
+            return None
+    return joined(cut(found.content, *rows), cut(found.content, *times))
+
+
+def _moved(rows: Spans, slots: list[int]) -> Binary:
+    """What these slots point at stands eight bytes further forward than they say. Rows are whole words."""
+    first = int(rows.starts[0]) if len(rows.starts) else 0
+    ends = int(rows.ends[-1]) if len(rows.ends) else 0
+    content = rows.content[first:ends].copy()
+    numbers = content.view(np.uint64)
+    begins = (rows.starts - first) // 8
+    for slot in slots:
+        places = begins + slot
+        numbers[places] -= np.where(numbers[places] != 0, _MOVED, np.uint64(0))
+    return binaries(content, np.append(rows.starts, ends) - first)
+
+
+def _has_offset(kind: DataType) -> bool:
+    match kind:
+        case Atomic(name):
+            return name not in WIDTHS and name != "void"
+        case DecimalType(precision, _):
+            return precision > 18
+    return True

@@ -1,0 +1,126 @@
+"""How a store's keys are encoded, and which of their columns decide the shard. Pure.
+
+    KeyRule   schema     StructType JSON of the key's columns
+              encoder    how they are put together to a key (see `encoders`)
+              placed     the columns that decide, as paths into the key; () is shard 0 alone
+
+    operator                            columns that decide
+    session window                      all but the last, which is the session's start
+    join, keyWithIndexToValue           all but the last, which is the index
+    join, keyWithTsToValues, tsWithKey  all but the last, which is the time
+    transformWithState                  the grouping key: all columns, or the one called `key`; of an `elementKey` that
+                                        is an item of a map, its `key`
+    without a key                       none
+    anything else of Spark's            all
+
+A rule is a plain value: it stands in the options of transforms, which know no schema files.
+
+Source: Spark, StatefulOperatorPartitioning, StreamingSessionWindowStateManager, SymmetricHashJoinStateManager,
+StateStoreColumnFamilySchemaUtils; 3.3 to 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stateshift.engines.spark.entries.encoders import PLAIN, ROW, Encoder, encoder_of
+from stateshift.errors import FormatError
+from stateshift.formats.spark.types import Atomic, StructType, decode_struct
+
+# One column of a key, or one inside of it.
+Path = tuple[int, ...]
+
+SESSION_START = "sessionStartTime"
+NAMEABLE = ("string", "byte", "short", "integer", "long", "boolean")
+
+_SUFFIXED = ("-keyWithIndexToValue", "-keyWithTsToValues", "-tsWithKey")
+_BY_WHOLE_KEY = frozenset(
+    ("stateStoreSave", "dedupe", "dedupeWithinWatermark", "symmetricHashJoin", "globalLimit", "flatMapGroupsWithState",
+     "applyInPandasWithState", "sessionWindowStateStoreSaveExec")
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRule:
+    schema: str
+    encoder: Encoder
+    placed: tuple[Path, ...]
+
+
+def key_rule(operator: str | None, store: str, schema: Mapping[str, Any], framed: bool) -> KeyRule:
+    """The rule of one store or column family, from what its schema says; FormatError where that is not known."""
+    if is_collated(schema["key"]):
+        raise FormatError(f"the key of {store} holds collated strings, whose placement is not known")
+    key = decode_struct(schema["key"])
+    if schema["encoder"] and not framed:
+        raise FormatError(f"the keys of {store} are encoded as only RocksDB has them")
+    placed = placed_by(operator, store, key, schema["prefix"])
+    if placed is None:
+        raise FormatError(f"{operator} is not an operator of Spark's: how it places its keys is not known")
+    return KeyRule(schema["key"], key_encoder(key, schema["encoder"], schema["prefix"], framed), placed)
+
+
+def key_encoder(key: StructType, spec: str | None, prefix: int, framed: bool) -> Encoder:
+    """From the JSON that a schema file of version 3 keeps with each store, else from the operator's metadata, else
+    from the names that Spark's operators have always given their columns."""
+    if not framed:
+        return PLAIN
+    if spec:
+        return encoder_of(spec)
+    leading = prefix or (len(key.types) - 1 if is_session(key) else 0)
+    return Encoder("prefix", tuple(range(leading))) if 0 < leading < len(key.types) else ROW
+
+
+def placed_by(operator: str | None, store: str, key: StructType, prefix: int = 0) -> tuple[Path, ...] | None:
+    """Which columns decide the shard: those by which the operator's input is distributed. None where that is not
+    known."""
+    count = len(key.types)
+    if all(kind == Atomic("void") for kind in key.types):
+        return ()
+    if store.endswith(_SUFFIXED) or is_session(key):
+        return _first(count - 1)
+    if operator is not None and operator.startswith("transformWithState"):
+        return _by_group(key)
+    if operator is None or operator in _BY_WHOLE_KEY:
+        return _first(prefix or count)
+    return None
+
+
+def nameable(rule: KeyRule, column: str) -> int | None:
+    """Which of the key's columns this is, if it is one that decides and that a person can name a value of: text, whole
+    numbers, true and false."""
+    schema = decode_struct(rule.schema)
+    names = [schema.names[path[0]] if len(path) == 1 else None for path in rule.placed]
+    if column not in names:
+        return None
+    number = rule.placed[names.index(column)][0]
+    kind = schema.types[number]
+    return number if isinstance(kind, Atomic) and kind.name in NAMEABLE else None
+
+
+def is_session(key: StructType) -> bool:
+    """Session windows are kept by key and the start of the session, which is found by a scan over the key."""
+    return len(key.names) > 1 and key.names[-1] == SESSION_START
+
+
+def is_collated(schema: str) -> bool:
+    """Collated strings are placed by their collation's own key, which only the ICU library can compute."""
+    return "__COLLATIONS" in schema or "string collate" in schema
+
+
+def _first(count: int) -> tuple[Path, ...]:
+    return tuple((at,) for at in range(count))
+
+
+def _by_group(key: StructType) -> tuple[Path, ...]:
+    """transformWithState: the grouping key, which maps, timers and times to live keep inside of a composite one."""
+    if "key" in key.names and len(key.names) > 1:
+        return ((key.names.index("key"),),)
+    if "elementKey" in key.names:
+        at = key.names.index("elementKey")
+        inner = key.types[at]
+        composite = isinstance(inner, StructType) and inner.names == ("key", "userKey")
+        return ((at, 0),) if composite else ((at,),)
+    return _first(len(key.types))

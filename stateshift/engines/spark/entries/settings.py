@@ -1,0 +1,14 @@
+"""The settings of a query by which its rows are read, as the offset log keeps them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CODEC = "spark.sql.streaming.stateStore.compression.codec"
+ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
+MERGE_OPERATOR = "spark.sql.streaming.stateStore.rocksdb.mergeOperatorVersion"
+
+
+def delimiter(settings: Mapping[str, str]) -> bytes:
+    """What RocksDB puts between merged values. Absent means version 1 (Spark, RocksDBConf)."""
+    return b"" if settings.get(MERGE_OPERATOR, "1") == "2" else b","

@@ -1,0 +1,330 @@
+"""What a person should know before a Spark job moves: refusals, warnings, notes. Pure.
+
+A refusal that can be waived names its waiver; with it in the job's `waive` it becomes a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from shlex import quote
+
+from stateshift.engines.spark.findings.changes import of_changes
+from stateshift.engines.spark.layout import SINK_LOG, deepest_above, under
+from stateshift.engines.spark.places import covered, needed_embedded
+from stateshift.formats import uid
+from stateshift.spec import JobSpec, Spec
+from stateshift.survey import EmbeddedPath, Facts, Finding, Image
+
+FRESH_SECONDS = 60.0
+
+
+def of_move(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
+    """Everything worth saying before this job moves."""
+    found = [
+        *_of_source(job, facts),
+        *_of_target(job, facts),
+        *_of_merges(job, facts),
+        *_of_names(spec, job, facts),
+        *_of_places(job, facts),
+        *_of_data(job, facts),
+        *_of_batches(job, facts),
+        *_of_versions(job, facts),
+        *_of_exactly_once(facts),
+        *_of_clusters(job, facts),
+        *of_changes(job, facts),
+    ]
+    return tuple(_waived(finding, job.waive) for finding in found)
+
+
+def of_first_start(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
+    """Before a first deployment, which moves nothing."""
+    return tuple(_waived(finding, job.waive) for finding in (*_of_names(spec, job, facts), *_of_clusters(job, facts)))
+
+
+def directories(spec: Spec, job: JobSpec, facts: Facts) -> dict[str, str]:
+    """Name -> directory of every operator: what the index beside the image says, then what the spec says."""
+    names: dict[str, str] = {}
+    for survey in (*facts.merges, facts.source):
+        names.update(survey.names)
+    profile = spec.uid_hash
+    for operator in job.operators:
+        names[operator.name] = operator.directory or uid.directory_name(
+            operator.name, profile.p, profile.m, profile.offset, profile.signed
+        )
+    return names
+
+
+def taking_back(run: str) -> str:
+    """How a fence is taken away again: by the run that put it up."""
+    workdir = quote(f".stateshift/{run}")
+    return f"stateshift rollback {workdir}   # or wherever its workdir is: stateshift runs DIR"
+
+
+def kept_batch(job: JobSpec, image: Image) -> int | None:
+    """A batch that was planned and not committed may have reached the sink already. Kept, it runs again over the same
+    input, as it would after a restart in place, so that a sink that knows batches by number is neither given less nor
+    more."""
+    following = (image.epoch or 0) + 1
+    return following if job.planned_batch == "keep" and image.planned == following else None
+
+
+def _waived(finding: Finding, waived: tuple[str, ...]) -> Finding:
+    if finding.level == "refuse" and finding.waive in waived:
+        return replace(finding, level="warn", message=f"{finding.message} (waived: {finding.waive})", hint=None)
+    return finding
+
+
+def _of_source(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    source = facts.source
+    yield from source.findings
+    if source.kind == "empty":
+        yield Finding("refuse", f"nothing is at {source.location}", hint=f"stateshift inspect {quote(source.location)}")
+    elif source.kind not in ("checkpoint", "workflow"):
+        yield Finding(
+            "refuse",
+            f"{source.location} holds no Spark checkpoint ({source.kind})",
+            hint=f"stateshift inspect {quote(source.location)}",
+        )
+    for image in source.images:
+        yield from image.findings
+        name = image.name or image.path or source.location
+        if image.fence is not None:
+            yield Finding(
+                "refuse",
+                f"{name} was moved away by run {image.fence}: its source is fenced",
+                hint=taking_back(image.fence),
+            )
+        elif image.epoch is None:
+            yield Finding("refuse", f"{name} has not committed a batch yet", hint="let the job finish its first batch")
+    newest = max((file.modified for file in source.files), default=0.0)
+    # Younger than now: the clock of whoever writes there is ahead of ours.
+    if facts.source_cluster is None and job.mode == "move" and newest and facts.at - newest < FRESH_SECONDS:
+        yield Finding(
+            "warn",
+            f"the newest file of {source.location} is {max(0.0, facts.at - newest):.0f} s old: is the job stopped?",
+            hint="stop it, or name its cluster in the spec (source_cluster) so that it is stopped for you",
+        )
+
+
+def _of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    target = facts.target
+    if job.target is None:
+        return
+    yield from (finding for finding in target.findings if finding.level == "refuse")
+    if target.kind == "empty":
+        return
+    held = f"an image at epoch {target.epoch}" if target.epoch is not None else f"{len(target.files)} files"
+    yield Finding(
+        "refuse",
+        f"the target {target.location} is not empty: it holds {held}",
+        hint=f"stateshift inspect {quote(target.location)}; choose another remote_location, or clear this one yourself",
+    )
+
+
+def _of_merges(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    taken = {_top(file.path): facts.source.location for file in facts.source.files}
+    for merge in facts.merges:
+        yield from merge.findings
+        if merge.kind == "empty":
+            yield Finding("refuse", f"nothing to merge is at {merge.location}", hint="remove it from merge_jobs")
+        if merge.location.split("/")[:3] != facts.source.location.split("/")[:3]:
+            yield Finding(
+                "refuse",
+                f"{merge.location} is not on the file system of {facts.source.location}: a merge is a rename",
+                hint="move it there as a job of its own first (checkpoint_location, remote_location)",
+            )
+        elif not facts.source.traits.get("renames", True):
+            yield Finding(
+                "refuse",
+                f"the storage of {facts.source.location} cannot rename: a merge there would be a copy and a delete",
+                hint="move both to a file system, or merge them as jobs with a remote_location",
+            )
+        tops = {_top(file.path) for file in merge.files} - {"_stateshift"}
+        for name in sorted(tops & taken.keys()):
+            yield Finding(
+                "refuse",
+                f"{name} is both in {taken[name]} and in {merge.location}: merging would mix two operators",
+                hint="remove or rename one of them; nothing was moved",
+            )
+        taken.update(dict.fromkeys(tops, merge.location))
+        for image in merge.images:
+            yield from image.findings
+            if image.fence is not None:
+                yield Finding("refuse", f"{under(merge.location, image.path)} is fenced by run {image.fence}",
+                              hint=taking_back(image.fence))  # fmt: skip
+
+
+def _of_names(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    owners: dict[str, str] = {}
+    for name, directory in directories(spec, job, facts).items():
+        if directory in owners:
+            yield Finding(
+                "refuse",
+                f"operators {owners[directory]!r} and {name!r} have the same directory {directory}",
+                hint="rename one, choose another uid_hash, or give one a directory of its own in the spec",
+            )
+        owners[directory] = name
+    if facts.source.kind == "workflow":
+        there = {image.path for survey in (facts.source, *facts.merges) for image in survey.images}
+        for operator in job.operators:
+            if operator.directory is not None and operator.directory not in there:
+                yield Finding(
+                    "refuse",
+                    f"operator {operator.name!r} is mapped to {operator.directory}, which is not in "
+                    f"{facts.source.location}",
+                    hint=f"stateshift inspect {quote(facts.source.location)} lists the directories",
+                )
+
+
+def _of_places(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """Absolute places inside the image: each is taken along, or said to stay."""
+    places = tuple((data.source, data.target) for data in job.data)
+    if job.target is None:
+        return
+    for survey in (facts.source, *facts.merges):
+        lost: dict[str, list[EmbeddedPath]] = {}
+        for embedded in (e for group in needed_embedded(survey.images).values() for e in group):
+            if embedded.role == "source" and not covered(embedded.path, places):
+                lost.setdefault(embedded.file.rpartition("/")[0], []).append(embedded)
+            elif embedded.role == "self" and not covered(embedded.path, ((survey.location, ""), (job.source, ""))):
+                yield Finding(
+                    "refuse",
+                    f"{embedded.file} names {embedded.path}, which is not in {survey.location}: it cannot be rewritten",
+                    hint="this checkpoint was copied by hand before: move it from where it was made; or it is the same "
+                    f"place by another name: make checkpoint_location begin as {embedded.path} does",
+                    path=embedded.file,
+                )
+        for log, found in sorted(lost.items()):
+            place = deepest_above(e.path for e in found)
+            yield Finding(
+                "refuse",
+                f"{log} names {sum(e.count for e in found)} files under {place}: if the job finds them elsewhere "
+                "afterwards, it reads every one of them again",
+                waive="paths-stay",
+                hint=f'add to the job "data": [{{"source": "{place}", "target": "${{NEW_PLACE}}"}}], or, where the job '
+                'goes on reading there, "waive": ["paths-stay"]',
+            )
+
+
+def _of_data(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    for data, (here, there) in zip(job.data, facts.data, strict=True):
+        logs = [file for file in here.files if f"{SINK_LOG}/" in file.path]
+        moved = any(f"{SINK_LOG}/" in file.path for file in there.files)
+        if data.copy and here.kind == "empty":
+            yield Finding("refuse", f"nothing is at {data.source}, which should move along", hint="correct `data`")
+        if data.copy and there.files:
+            yield Finding(
+                "refuse",
+                f"the place {data.target} is not empty: it holds {len(there.files)} files",
+                hint='choose another, clear it yourself, or say "copy": false where the data is there already',
+            )
+        if not data.copy and not there.files:
+            yield Finding(
+                "refuse",
+                f'nothing is at {data.target}, where the data is said to be already ("copy": false)',
+                hint='move it there first, or say "copy": true',
+            )
+        yield from there.findings
+        if not data.copy and logs and not moved:
+            yield Finding(
+                "refuse",
+                f"{data.source} has a {SINK_LOG}, {data.target} has none: readers would silently see nothing",
+                hint=f'say "copy": true, or bring {SINK_LOG} over with its paths rewritten',
+            )
+        if data.copy and not there.traits.get("keeps_times", True):
+            yield Finding(
+                "warn",
+                f"{data.target} cannot keep the times of files: a file source whose maxFileAge has passed "
+                "would read old files again",
+                hint="give the source an ending maxFileAge, or keep the data on a file system",
+            )
+
+
+def _of_batches(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    if facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued"):
+        return  # a running job has always planned its next batch
+    for survey in (facts.source, *facts.merges):
+        for image in survey.images:
+            if image.epoch is None or image.planned is None or image.planned <= image.epoch:
+                continue
+            if "newest" in image.details:
+                continue  # it goes back on purpose, and that is said by itself
+            name = image.name or image.path or survey.location
+            if image.planned > image.epoch + 1:
+                yield Finding(
+                    "warn",
+                    f"{name}: batches {image.epoch + 1} to {image.planned} were planned and none of them committed; "
+                    f"they are planned anew after batch {image.epoch}, so a sink that was given one of them already "
+                    "gets its input again",
+                    hint=f"if batch {image.planned} did finish, let the job start once where it is and commit, then "
+                    "plan again",
+                )
+                continue
+            if job.planned_batch == "keep":
+                fate = "it runs again on the target over the same input"
+            else:
+                fate = "it is dropped; a sink that was given it already, and knows batches by number, will miss input"
+            level = "note" if job.planned_batch == "keep" else "warn"
+            yield Finding(
+                level,  # type: ignore[arg-type]
+                f"{name}: batch {image.planned} was planned and not committed; {fate}",
+                hint='"planned_batch" of the job says which: "keep" or "drop"',
+            )
+
+
+def _of_versions(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """IS-18: only the same or similar versions on both sides."""
+    ours, theirs = facts.source_cluster, facts.target_cluster
+    if ours is None or theirs is None or not ours.version or not theirs.version:
+        return
+    here, there = _minor(ours.version), _minor(theirs.version)
+    if there < here:
+        yield Finding(
+            "refuse",
+            f"{theirs.name} runs Spark {theirs.version}, older than {ours.version} on {ours.name}: it may not read "
+            "what the newer one wrote",
+            waive="older-target",
+            hint='use a target of the same version, or "waive": ["older-target"]',
+        )
+    elif there != here:
+        yield Finding("warn", f"Spark {ours.version} on {ours.name}, {theirs.version} on {theirs.name}")
+
+
+def _of_exactly_once(facts: Facts) -> Iterator[Finding]:
+    """IS-14: said before the move, not after."""
+    for image in facts.source.images:
+        for endpoint in image.endpoints:
+            if endpoint.role == "source" and endpoint.replayable is False:
+                yield Finding(
+                    "warn",
+                    f"source {endpoint.index} ({endpoint.kind}) cannot be read again: input between the last commit "
+                    "and the stop is lost",
+                )
+            elif endpoint.role == "source" and endpoint.replayable is None:
+                yield Finding(
+                    "note",
+                    f"source {endpoint.index} ({endpoint.kind}) is not one we know: exactly once holds only if it can "
+                    "be read again from its offsets",
+                )
+    if facts.source.images:
+        yield Finding(
+            "note",
+            "exactly once needs an idempotent sink, too; a file sink's output directory has to be named in `data`",
+        )
+
+
+def _of_clusters(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    for cluster in (facts.source_cluster, facts.target_cluster):
+        if cluster is not None:
+            yield from cluster.findings
+    if job.submit is None and job.target is not None:
+        yield Finding("note", "the spec says nothing of starting the job (`submit`): start it on the target yourself")
+
+
+def _top(path: str) -> str:
+    return path.split("/", 1)[0]
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

@@ -1,0 +1,110 @@
+"""Folding in blocks: what it comes to record by record, in memory and on piles."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stateshift.engines.spark.entries import settling
+from stateshift.engines.spark.entries.folding import folded
+from stateshift.engines.spark.entries.settling import Writes, settled
+from stateshift.engines.spark.survey import survey
+from stateshift.errors import StorageError
+from stateshift.formats.blocks import Block, binary
+from stateshift.formats.spark.state_files import Record, encode_delta
+from stateshift.survey import ShardFiles
+from tests.engines.spark.golden import NAMES, golden
+from tests.engines.spark.reference import one_by_one
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("bytes_max", [settling.BYTES_MAX, 500])
+def test_golden_shards_fold_to_the_same_in_memory_and_on_piles(name: str, bytes_max: int) -> None:
+    storage = golden(name)
+    for image in survey(storage).images:
+        for shard in image.shards:
+            expected = Counter((e.store, e.key, e.value) for e in one_by_one(storage.chunks, shard, image.settings))
+            blocks = folded(storage.chunks, shard, image.settings, bytes_max)
+            found = Counter((store, key, value) for store, block in blocks for key, value in block.records())
+            assert found == expected
+
+
+KEYS = st.sampled_from([b"", b"a", b"b", b"key", b"k" * 9, b"\0" * 8, b"\0" * 9])
+WRITES = st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=3), st.booleans()), max_size=60)
+
+
+def written(writes: list[tuple[bytes, bytes | None, bool]], every: int, times: list[int]) -> Iterator[Writes]:
+    for start in range(0, len(writes), every):
+        piece = writes[start : start + every]
+        merges = np.array([merge and value is not None for _, value, merge in piece], bool)
+        block = Block(binary([k for k, _, _ in piece]), binary([v for _, v, _ in piece]), merges)
+        yield Writes(block, np.array(times[start : start + every], np.uint64))
+
+
+@settings(deadline=None)
+@given(WRITES, st.integers(1, 20), st.sampled_from((100, 1 << 20)), st.sampled_from((b",", b"")), st.data())
+def test_the_last_write_counts_and_merges_are_joined(
+    writes: list[tuple[bytes, bytes | None, bool]], every: int, bytes_max: int, between: bytes, data: st.DataObject
+) -> None:
+    times = data.draw(st.lists(st.integers(0, 9), min_size=len(writes), max_size=len(writes)))
+    state: dict[bytes, bytes] = {}
+    for at in sorted(range(len(writes)), key=lambda at: times[at]):
+        key, value, merge = writes[at]
+        if value is None:
+            state.pop(key, None)
+        elif merge and key in state:
+            state[key] += between + value
+        else:
+            state[key] = value
+    blocks = settled(written(writes, every, times), between, bytes_max)
+    found = [record for block in blocks for record in block.records()]
+    assert len(found) == len(dict(found)) and dict(found) == state
+
+
+def test_keys_of_one_hash_are_still_two_keys() -> None:
+    """Sixty-four bits are not proof: what hashes alike is looked at."""
+    hashes = np.zeros(6, np.uint64)
+    keys = binary([b"a", b"b", b"a", b"c", b"b", b"a"])
+    order, first = settling._grouped(keys, hashes, np.arange(6).astype(np.uint64))
+    assert keys.take(order).to_pylist() == [b"a", b"a", b"a", b"b", b"b", b"c"]
+    assert first.tolist() == [True, False, False, True, False, True]
+
+
+def shard_of(records: list[Record]) -> tuple[Any, ShardFiles]:
+    content = b"".join(encode_delta(records))
+    return lambda path: iter([content]), ShardFiles("0", "default", 0, ("state/0/0/1.snapshot",))
+
+
+def test_nothing_is_left_of_piles_whatever_ends_the_folding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    read, shard = shard_of([Record(b"%08d" % n, b"v" * 40) for n in range(5000)])
+    blocks = folded(read, shard, {}, bytes_max=1000)
+    next(blocks)
+    assert not list(tmp_path.iterdir())
+    blocks.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_place_for_piles_that_is_not_there_is_a_fault_of_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere/at/all")
+    read, shard = shard_of([Record(b"%08d" % n, b"v" * 40) for n in range(5000)])
+    with pytest.raises(StorageError, match="temporary files") as caught:
+        list(folded(read, shard, {}, bytes_max=1000))
+    assert caught.value.hint is not None and "TMPDIR" in caught.value.hint
+
+
+def test_the_same_files_give_the_same_blocks() -> None:
+    read, shard = shard_of([Record(b"%08d" % (n % 700), b"v%d" % n) for n in range(5000)])
+    for bytes_max in (1000, 1 << 20):
+        one, other = (
+            [(store, list(block.records())) for store, block in folded(read, shard, {}, bytes_max)] for _ in range(2)
+        )
+        assert one == other and sum(len(records) for _, records in one) == 700
