@@ -36,11 +36,18 @@ def command(
         list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="Another name for a column.")
     ] = None,
     drop: Annotated[list[str] | None, typer.Option("--drop", metavar="NAME", help="A column less.")] = None,
+    nullable: Annotated[
+        list[str] | None,
+        typer.Option("--nullable", metavar="NAME", help="It may be null from now on; * for all."),
+    ] = None,
     widen_key: Annotated[
         list[str] | None, typer.Option("--widen-key", metavar="NAME=TYPE", help="The same for a column of the key.")
     ] = None,
     rename_key: Annotated[
         list[str] | None, typer.Option("--rename-key", metavar="OLD=NEW", help="The same for a column of the key.")
+    ] = None,
+    nullable_key: Annotated[
+        list[str] | None, typer.Option("--nullable-key", metavar="NAME", help="The same for a column of the key.")
     ] = None,
     waive: Waive = None,
     fork: Fork = False,
@@ -55,7 +62,8 @@ def command(
 ) -> int:
     """Change the columns of a state, where Spark refuses to.
 
-    For a job whose query has an aggregate more, a wider column, or one less. What is added holds its default for every
+    For a job whose query has an aggregate more, a wider column, or one less; or for another Spark, which takes a column
+    for one that may be null that the last one took for one that may not. What is added holds its default for every
     key that is there already. Columns inside of a struct are written with dots."""
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
     wanted: dict[str, Any] = {
@@ -65,6 +73,8 @@ def command(
         "drop": list(drop or ()),
         "widen_key": pairs("--widen-key", "NAME=…", widen_key),
         "rename_key": pairs("--rename-key", "NAME=…", rename_key),
+        "nullable": list(nullable or ()),
+        "nullable_key": list(nullable_key or ()),
     }
     change = {"kind": "evolve", "operator": operator, "store": store, **{k: v for k, v in wanted.items() if v}}
     return carry(asked, [one_job(source, to, [change], waive, fork)])

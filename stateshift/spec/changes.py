@@ -10,7 +10,7 @@
     {"kind": "merge", "locations": ["/there"], "sum": ["count"]}
     {"kind": "evolve", "operator": "0", "store": "default", "add": [{"name": "last", "type": "long", "default": 0,
      "after": "count"}], "widen": {"count": "long"}, "rename": {"a": "b"}, "drop": ["c"], "widen_key": {"id": "long"},
-     "rename_key": {"id": "number"}}
+     "rename_key": {"id": "number"}, "nullable": ["at"], "nullable_key": ["id"]}
 
 The model keeps them as mappings with canonical keys. Each kind stands once (`evolve` once for each store): what several
 of them ask for is one rewriting of the state, so their order does not matter.
@@ -171,7 +171,7 @@ def _split(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
 
 def _evolve(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
     if reader.need(place, known, "operator") and not known.keys() - {"kind", "operator", "store"}:
-        reader.complaints.add(place, "nothing is asked for", "add, widen, rename, drop, widen_key or rename_key")
+        reader.complaints.add(place, "nothing is asked for", "add, widen, rename, drop, nullable or one for keys")
 
 
 _FITS: Mapping[str, Callable[[Reader, Place, Mapping[str, Place]], None]] = {

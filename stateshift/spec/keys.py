@@ -264,8 +264,10 @@ TRANSFORMS: Mapping[str, Keys] = dict((
           Key("widen", "types", "Column -> wider type."),
           Key("rename", "types", "Column -> new name."),
           Key("drop", "texts", "Columns less."),
+          Key("nullable", "texts", "Columns that may be null from now on; * for all. Another Spark may see them so."),
           Key("widen_key", "types", "The same for columns of the key: entries move to where they then belong."),
-          Key("rename_key", "types", "The same for columns of the key.")),
+          Key("rename_key", "types", "The same for columns of the key."),
+          Key("nullable_key", "texts", "The same for columns of the key.")),
 ))  # fmt: skip
 
 COLUMN = Keys(

@@ -9,11 +9,12 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.support import JOBS, environment
+from tests.acceptance.support import JOBS, environment, stateshift
 from tests.formats.golden import ROOT
 
 SPARKS = os.environ.get("STATESHIFT_SPARKS")
@@ -40,30 +41,56 @@ SAID: dict[str, dict[str, str | None]] = {
         "4.3.0/dedup-checksum": None,
         "4.3.0/window-rocksdb-format2": None,
     },
+    "4.3.0": {
+        "4.0.5/join-hdfs-v1": None,
+        "3.5.9/session-hdfs": None,
+        "3.5.9/join-hdfs": "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",  # what may be null is not told alike
+    },
 }
 
 
 @pytest.mark.row("IS-18")
 @pytest.mark.parametrize("version", SAID)
 def test_a_spark_goes_on_or_says_why_not(tmp_path: Path, version: str) -> None:
-    python = Path(SPARKS or "") / version / "bin" / "python"
-    orders = []
-    for case in SAID[version]:
-        written, name = case.split("/")
-        place = tmp_path / case.replace("/", "-").replace(".", "_")
-        shutil.copytree(ROOT / f"spark-{written}" / name / "checkpoint", place)
-        orders.append({"case": name, "checkpoint": str(place), "conf": FORMAT_2 if name.endswith("format2") else {}})
-    path = tmp_path / "orders.json"
-    path.write_text(json.dumps(orders))
-    env = {**environment(), "PYSPARK_PYTHON": str(python), "TZ": "UTC"}
-    ran = subprocess.run(
-        [str(python), str(JOBS / "restart.py"), str(path)], capture_output=True, text=True, env=env, timeout=800
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    told = dict(zip(SAID[version], json.loads(ran.stdout.strip().splitlines()[-1]).values(), strict=True))
+    told = _restarted(version, tmp_path, {case: _copied(tmp_path, case) for case in SAID[version]})
     wrong = {
         case: told[case]
         for case, said in SAID[version].items()
         if (told[case] is not None if said is None else said not in (told[case] or ""))
     }
     assert not wrong
+
+
+@pytest.mark.row("IS-18")
+def test_a_join_of_3_5_goes_on_in_4_3_where_everything_may_be_null(tmp_path: Path) -> None:
+    source = _copied(tmp_path, "3.5.9/join-hdfs")
+    for store in ("left-keyWithIndexToValue", "right-keyWithIndexToValue"):
+        target = tmp_path / store
+        where = ("--to", target, "--fork", "--waive", "paths-stay", "--workdirs", tmp_path / "runs", "--yes")
+        stateshift("evolve", source, "--store", store, "--nullable", "*", *where, cwd=tmp_path)
+        source = target
+    assert _restarted("4.3.0", tmp_path, {"3.5.9/join-hdfs": source}) == {"3.5.9/join-hdfs": None}
+
+
+def _copied(folder: Path, case: str) -> Path:
+    written, name = case.split("/")
+    place = folder / case.replace("/", "-").replace(".", "_")
+    shutil.copytree(ROOT / f"spark-{written}" / name / "checkpoint", place)
+    return place
+
+
+def _restarted(version: str, folder: Path, places: Mapping[str, Path]) -> dict[str, str | None]:
+    """Per case, what the Spark of that version says of it; None where it goes on."""
+    python = Path(SPARKS or "") / version / "bin" / "python"
+    orders = [
+        {"case": case.split("/")[1], "checkpoint": str(place), "conf": FORMAT_2 if case.endswith("format2") else {}}
+        for case, place in places.items()
+    ]
+    path = folder / "orders.json"
+    path.write_text(json.dumps(orders))
+    env = {**environment(), "PYSPARK_PYTHON": str(python), "TZ": "UTC"}
+    ran = subprocess.run(
+        [str(python), str(JOBS / "restart.py"), str(path)], capture_output=True, text=True, env=env, timeout=800
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return dict(zip(places, json.loads(ran.stdout.strip().splitlines()[-1]).values(), strict=True))

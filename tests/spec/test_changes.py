@@ -27,7 +27,8 @@ GOOD = [
     {"kind": "evolve", "operator": "0", "store": "default/seen", "drop": ["c"], "rename": {"a": "b", "d": "b2"},
      "add": [{"name": "last", "type": "long", "default": -1, "after": "count"}, {"name": "n", "type": "int"},
              {"name": "s", "type": {"type": "struct", "fields": []}, "after": ""}],
-     "widen": {"count": "long", "other": "long"}, "widen_key": {"id": "long"}, "rename_key": {"id": "number"}},
+     "widen": {"count": "long", "other": "long"}, "widen_key": {"id": "long"}, "rename_key": {"id": "number"},
+     "nullable": ["*"], "nullable_key": ["id"]},
 ]  # fmt: skip
 
 

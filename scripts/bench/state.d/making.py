@@ -121,6 +121,8 @@ def _base(spark: Any, place: Path, entries: int, batches: int) -> None:
 
 def await_snapshots(spark: Any, writer: Any, place: Path, shards: int, version: int) -> None:
     """Run the query's last batch until Spark's maintenance has written snapshots of it: without, it is none for us."""
+    for name in (f"{version - 1}", f".{version - 1}.crc"):  # committed by a run that was interrupted: once more
+        (place / "checkpoint" / "commits" / name).unlink(missing_ok=True)
     spark.conf.set(MIN_DELTAS, "1")
     names = (f"{version}.snapshot", f"{version}.zip")
     operator = place / "checkpoint" / "state" / "0"

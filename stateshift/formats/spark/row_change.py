@@ -5,6 +5,7 @@
                 widen   {"total": "long"}
                 rename  {"total": "sum"}
                 drop    ["spare"]
+                nullable ["id"]          may be null from now on: no row changes; "*" is everything, at any depth
       Evolved   schema  the new StructType.json
                 apply   UnsafeRow -> UnsafeRow
 
@@ -60,15 +61,31 @@ def evolve(schema: Mapping[str, Any], change: Mapping[str, Any]) -> Evolved:
         "widen": dict(change.get("widen", {})),
         "rename": dict(change.get("rename", {})),
         "drop": dict.fromkeys(change.get("drop", ())),
+        "nullable": dict.fromkeys(change.get("nullable", ())),
     }
     if len(left["add"]) < len(change.get("add", ())):
         raise Unfit("two of the columns to add have one name")
+    everything = "*" in left["nullable"]
+    left["nullable"].pop("*", None)
     found = _evolved(schema, left)
-    unused = [name for kind in ("widen", "rename", "drop") for name in left[kind]]
+    if everything:
+        found = Evolved(_loose(found.schema), found.apply)
+    unused = [name for kind in ("widen", "rename", "drop", "nullable") for name in left[kind]]
     unused += [one.get("after") or name for name, one in left["add"].items()]
     if unused:
         raise Unfit(f"there is no column {unused[0]}; there are {', '.join(_paths(schema)) or 'none'}")
     return found
+
+
+def _loose(plain: Any) -> Any:
+    """A type, or a part of one, in which everything may be null; the keys of maps never may."""
+    if not isinstance(plain, dict):
+        return plain
+    changed: dict[str, Any] = {key: True for key in plain if key in ("nullable", "containsNull", "valueContainsNull")}
+    changed |= {key: _loose(plain[key]) for key in ("type", "elementType", "keyType", "valueType") if key in plain}
+    if "fields" in plain:
+        changed["fields"] = [_loose(field) for field in plain["fields"]]
+    return {**plain, **changed}
 
 
 def type_of(plain: Any) -> DataType:
@@ -115,6 +132,9 @@ def _kept(
     new = dict(field)
     if name in left["rename"]:
         new["name"] = left["rename"].pop(name)
+    if name in left["nullable"]:
+        del left["nullable"][name]
+        new["nullable"] = True
     shown = new["name"] if new["name"] != field["name"] else name
     if name in left["widen"]:
         wanted = spelled(left["widen"].pop(name))

@@ -71,6 +71,25 @@ def test_columns_inside_of_a_struct_are_changed_and_others_beside_it_stay():
     assert changed(outer, missing, add=[more])[1] == (None, 9)
 
 
+NESTED = {"type": "struct", "fields": [
+    {"name": "id", "type": "long", "nullable": False, "metadata": {}},
+    {"name": "tags", "nullable": False, "metadata": {}, "type": {
+        "type": "map", "keyType": "string", "valueContainsNull": False,
+        "valueType": {"type": "array", "elementType": "long", "containsNull": False}}},
+]}  # fmt: skip
+
+
+def test_a_column_may_be_null_from_now_on_and_its_rows_stay():
+    row = struct.pack("<qqII", 0, 7, 0, 24)
+    for change, expected in (({"nullable": ["id"]}, [True, False]), ({"nullable": ["*"]}, [True, True])):
+        found = evolve(NESTED, change)
+        assert [field["nullable"] for field in found.schema["fields"]] == expected
+        assert found.apply(row) == row
+    loose = evolve(NESTED, {"nullable": ["*"]}).schema["fields"][1]["type"]
+    assert loose["valueContainsNull"] and loose["valueType"]["containsNull"]
+    assert loose["keyType"] == "string"
+
+
 def test_of_columns_of_one_name_the_second_is_told_by_its_number():
     twice = schema(("sum", "integer"), ("sum", "integer"))
     assert changed(twice, row_of(schema(("a", "integer"), ("b", "integer")), 1, 2), drop=["sum"])[1] == (2,)
@@ -103,6 +122,7 @@ def test_seventy_columns_have_two_words_of_null_bits():
         ({"add": [{"name": "n", "type": COUNTED, "default": {}}]}, "no default of this type"),
         ({"add": [{"name": "n", "type": "long"}, {"name": "n", "type": "long"}]}, "one name"),
         ({"drop": ["count", "word", "total"]}, "no column would be left"),
+        ({"nullable": ["other"]}, "no column other"),
         ({"drop": ["count.x"]}, "count is no struct"),
     ],
 )

@@ -51,7 +51,8 @@ def _of_one(
 ) -> Iterator[Finding]:
     where = f"{name}: operator {change['operator']}, store {change.get('store', 'default')}"
     family = place.rpartition("/")[2]
-    if family.startswith(OWN[0]) or family.endswith(OWN[1:]):
+    only_names = not change.keys() - {"kind", "operator", "store", "nullable", "nullable_key"}  # no row changes
+    if not only_names and (family.startswith(OWN[0]) or family.endswith(OWN[1:])):
         yield Finding("refuse", f"{where} is kept by Spark for itself: its columns are no query's",
                       hint="change the store that holds the rows")  # fmt: skip
         return
@@ -61,7 +62,7 @@ def _of_one(
         yield Finding("refuse", f"{where}: {error}",
                       hint=f"stateshift inspect --entries {quote(image.path or '.')} shows the columns")  # fmt: skip
         return
-    if evolution.rekeyed or evolution.key_change["rename"]:
+    if evolution.rekeyed or evolution.key_change.get("rename"):
         store = next(s for s in stores if f"{place}/".startswith(f"{s.operator}/{s.store}/"))
         yield from _of_key(evolution, where, image, store)
     if evolution.value_change.get("drop"):

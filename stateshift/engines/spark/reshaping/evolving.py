@@ -3,15 +3,15 @@
     {"kind": "evolve", "operator": "0", "store": "default",
      "add": [{"name": "last", "type": "long", "default": null, "after": "count"}],
      "widen": {"total": "long"}, "rename": {"total": "sum"}, "drop": ["spare"],
-     "widen_key": {"id": "long"}, "rename_key": {"id": "number"}}
+     "widen_key": {"id": "long"}, "rename_key": {"id": "number"}, "nullable": ["at"], "nullable_key": ["id"]}
 
     store        as entries name it: `default`, `left-keyWithIndexToValue`, `default/<column family>`
     Evolution    one such store: its schemas before and after, as StructType JSON, and the change of each
     on its way   options["evolve"]: "<operator>/<store>" -> Evolution
 
-Values may change in every way that `row_change` has. A key may be widened or renamed only: with a column more or less
-it would be another key. A widened key hashes otherwise, and its entry then moves to the shard where the job looks for
-it.
+Values may change in every way that `row_change` has. A key may be widened, renamed and be null only: with a column more
+or less it would be another key. A widened key hashes otherwise, and its entry then moves to the shard where the job
+looks for it.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Evolution:
 
 def evolution_of(change: Mapping[str, Any], schema: Mapping[str, Any], delimiter: str) -> Evolution:
     """One store's, from what is asked for and its schema; `Unfit` where it cannot be."""
-    keys = {"widen": change.get("widen_key", {}), "rename": change.get("rename_key", {})}
-    values = {kind: change[kind] for kind in ("add", "widen", "rename", "drop") if change.get(kind)}
+    keys = {kind: change[f"{kind}_key"] for kind in ("widen", "rename", "nullable") if change.get(f"{kind}_key")}
+    values = {kind: change[kind] for kind in ("add", "widen", "rename", "drop", "nullable") if change.get(kind)}
     new_key = _told("its key", schema["key"], keys)
     new_value = _told("its value", schema["value"], values)
     return Evolution(
