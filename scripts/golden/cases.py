@@ -123,6 +123,16 @@ CASES = {
         q.tws_event, {**CHANGELOG, **FORMAT_2, **FEW_ZIPS}, [], (4, 1), "update", 0, {**VARIABLES, "": "timers"}
     ),
     "tws-rows": Case(q.tws_rows, CHANGELOG, [], (4, 1), "update", 0, {**VARIABLES, "": "timers"}, not_with=MIDDLE),
+    "tws-avro": Case(
+        q.tws_event,
+        {**CHANGELOG, **FEW_ZIPS, f"{STATE}encodingFormat": "avro"},
+        [],
+        (4, 0),
+        "update",
+        0,
+        {**VARIABLES, "": "timers"},
+        not_with=MIDDLE,
+    ),
     "tws-merge1": Case(
         q.tws_event,
         {**CHANGELOG, f"{STATE}rocksdb.mergeOperatorVersion": "1"},
