@@ -9,6 +9,9 @@
       Evolved   schema  the new StructType.json
                 apply   UnsafeRow -> UnsafeRow
 
+    cut(schema, count)      a row -> the row of its first `count` columns, and that of the others
+    glued(schema, count)    the inverse
+
 A column inside of a struct is written with dots (`groupState.count`); of several of one name, the second is `sum#2`, as
 everywhere. `after` left out means at the end, "" at the beginning. What is kept is copied slot by slot and never
 decoded, so its bytes stay what Spark wrote; parts of variable size follow in the order of the columns, as Spark writes
@@ -194,29 +197,64 @@ def _give_back(name: str, inside: dict[str, dict[str, Any]], left: dict[str, dic
         left[kind] |= {f"{name}.{path}": value for path, value in wanted.items()}
 
 
-def _row(count: int, fills: Sequence[Callable[[bytes, int], Slot]]) -> Row:
-    """A new row: null bits, slots, and the parts of variable size behind them."""
-    bits_before, bits = _bits(count), _bits(len(fills))
-    start, least = bits + 8 * len(fills), bits_before + 8 * count
+def cut(schema: Mapping[str, Any], count: int) -> Callable[[bytes], tuple[bytes, bytes]]:
+    """A row in two, behind its first columns."""
+    every = _as_they_are(schema["fields"])
+    first, rest = (_row(len(every), [column.fill for column in part]) for part in (every[:count], every[count:]))
+    return lambda row: (first(row), rest(row))
 
-    def apply(row: bytes) -> bytes:
+
+def glued(schema: Mapping[str, Any], count: int) -> Callable[[bytes, bytes], bytes]:
+    """Two rows as one."""
+    fields = schema["fields"]
+    first, rest = (
+        _slots(len(part), [column.fill for column in _as_they_are(part)]) for part in (fields[:count], fields[count:])
+    )
+    return lambda row, other: _written([*first(row), *rest(other)])
+
+
+def _as_they_are(fields: Sequence[dict[str, Any]]) -> list[_Column]:
+    types = decode_struct(json.dumps({"type": "struct", "fields": list(fields)})).types
+    nothing: dict[str, dict[str, Any]] = {kind: {} for kind in ("add", "widen", "rename", "drop", "nullable")}
+    return [
+        _kept(at, field["name"], field, kind, nothing, len(fields))
+        for at, (field, kind) in enumerate(zip(fields, types, strict=True))
+    ]
+
+
+def _row(count: int, fills: Sequence[Callable[[bytes, int], Slot]]) -> Row:
+    found = _slots(count, fills)
+    return lambda row: _written(found(row))
+
+
+def _slots(count: int, fills: Sequence[Callable[[bytes, int], Slot]]) -> Callable[[bytes], list[Slot]]:
+    """What is in a row of `count` fields, as `fills` take it."""
+    bits = _bits(count)
+    least = bits + 8 * count
+
+    def found(row: bytes) -> list[Slot]:
         if len(row) < least:
             raise FormatError(f"a row of {count} fields needs {least} bytes", None, len(row))
-        nulls_before = int.from_bytes(row[:bits_before], "little")
-        nulls, slots, parts, offset = 0, [], [], start
-        for number, fill in enumerate(fills):
-            slot, part, room = fill(row, nulls_before)
-            if slot is None:
-                nulls |= 1 << number
-            if part is not None:
-                slots.append(_PLACE.pack(len(part), offset))
-                parts.append(part.ljust(room, b"\0"))
-                offset += room
-            else:
-                slots.append(slot or bytes(8))
-        return b"".join((nulls.to_bytes(bits, "little"), *slots, *parts))
+        nulls = int.from_bytes(row[:bits], "little")
+        return [fill(row, nulls) for fill in fills]
 
-    return apply
+    return found
+
+
+def _written(found: Sequence[Slot]) -> bytes:
+    """A new row: null bits, slots, and the parts of variable size behind them."""
+    bits = _bits(len(found))
+    nulls, slots, parts, offset = 0, [], [], bits + 8 * len(found)
+    for number, (slot, part, room) in enumerate(found):
+        if slot is None:
+            nulls |= 1 << number
+        if part is not None:
+            slots.append(_PLACE.pack(len(part), offset))
+            parts.append(part.ljust(room, b"\0"))
+            offset += room
+        else:
+            slots.append(slot or bytes(8))
+    return b"".join((nulls.to_bytes(bits, "little"), *slots, *parts))
 
 
 def _copied(row: bytes, nulls: int, at: int, slots: int) -> Slot:

@@ -42,7 +42,7 @@ ALL = [
 ]
 
 # What of the state is encoded in a way that the other provider has not.
-OWN_ENCODING = ("join-rocksdb-v", "tws-", "session-", "chained-")
+OWN_ENCODING = ("join-rocksdb-v", "tws-", "chained-")
 
 SEVERAL = ("window-hdfs", "join-rocksdb-v3", "window-rocksdb-format2")
 

@@ -111,14 +111,14 @@ def _row(content: bytes, columns: StructType, encoder: Encoder) -> Row:
 
 
 def _prefix(content: bytes, columns: StructType, encoder: Encoder) -> Row:
-    first, rest = _halves(content)
+    first, rest = halves(content)
     count = len(encoder.columns)
     others = _some(columns, slice(count, None))
     return (*decode_row(first, _some(columns, slice(count))), *decode_row(bare(rest), others))
 
 
 def _range(content: bytes, columns: StructType, encoder: Encoder) -> Row:
-    first, rest = _halves(content)
+    first, rest = halves(content)
     ordering = encoder.columns
     others = [at for at in range(len(columns.types)) if at not in ordering]
     if not all(at < len(columns.types) for at in ordering) or bool(others) != bool(rest):
@@ -164,7 +164,7 @@ def _some(columns: StructType, which: slice) -> StructType:
     return StructType(columns.names[which], columns.types[which])
 
 
-def _halves(content: bytes) -> tuple[bytes, bytes]:
+def halves(content: bytes) -> tuple[bytes, bytes]:
     """The bare row of the size that is said first, and what follows it."""
     (size,) = _SIZE.unpack_from(content) if len(content) >= 4 else (-1,)
     if size < 1 or 4 + size > len(content):

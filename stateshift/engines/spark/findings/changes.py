@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from shlex import quote
 from typing import Any
 
-from stateshift.engines.spark.entries.keys import SESSION_START, nameable
+from stateshift.engines.spark.entries.keys import KeyRule, is_session, nameable
 from stateshift.engines.spark.findings.evolve import of_evolution
 from stateshift.engines.spark.findings.versions import of_versions
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
@@ -218,10 +218,7 @@ def _of_merge(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
 
 def _of_conversion(wishes: Wishes, image: Image, name: str, stores: tuple[StoreState, ...]) -> Iterator[Finding]:
     for store in stores:
-        plain = store.rules is not None and all(
-            rule.encoder.kind in ("plain", "row") and "/" not in key for key, rule in store.rules.items()
-        )
-        if plain and not _is_session(store):
+        if store.rules is not None and all("/" not in key and _is_one_row(rule) for key, rule in store.rules.items()):
             continue
         names = (o.name for o in image.operators if o.id == store.operator and o.name)
         title = next(names, f"operator {store.operator}")
@@ -233,7 +230,6 @@ def _of_conversion(wishes: Wishes, image: Image, name: str, stores: tuple[StoreS
         )
 
 
-def _is_session(store: StoreState) -> bool:
-    """A session window's keys are split in two under RocksDB, and whole without it."""
-    rules = (store.rules or {}).values()
-    return any(rule.encoder.kind == "prefix" or SESSION_START in rule.schema for rule in rules)
+def _is_one_row(rule: KeyRule) -> bool:
+    """Whether the key is one row without RocksDB; with it, a session window's is in two."""
+    return rule.encoder.kind in ("plain", "row") or is_session(decode_struct(rule.schema))

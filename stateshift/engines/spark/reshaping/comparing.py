@@ -3,6 +3,9 @@
     "stateshift.rows": "plain"     RocksDB's encoding byte 00 is taken off keys and values, so that the entries of both
                                    providers are the same; only for stores whose keys and values are single rows
 
+    "stateshift.sessions": "<JSON>"  stores whose keys RocksDB has in two, which are then put together (see
+                                   `session_keys`)
+
     "stateshift.evolve": "<JSON>"  rows as they are after they became others (see `evolving`)
 
     "stateshift.part": "<JSON>"    only what belongs to a part of a split (see `parts`)
@@ -23,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from stateshift.engines.spark.layout import FRAME
 from stateshift.engines.spark.reshaping.evolving import Bytes, evolver
 from stateshift.engines.spark.reshaping.parts import belongs
+from stateshift.engines.spark.reshaping.session_keys import of_operator
 from stateshift.engines.spark.reshaping.sums import adders
 from stateshift.survey import ShardFiles
 from stateshift.world import Read
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from stateshift.formats.blocks import Block
 
 ROWS, PLAIN_ROWS = "stateshift.rows", "plain"
+SESSIONS = "stateshift.sessions"
 PART = "stateshift.part"
 EVOLVE = "stateshift.evolve"
 SUMS = "stateshift.sums"
@@ -48,10 +53,14 @@ def comparable(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> It
     plain = settings.get(ROWS) == PLAIN_ROWS and framed
     evolvers = _evolvers(shard, json.loads(settings.get(EVOLVE, "{}")), framed)
     found = _summed(read, shard, settings) if SUMS in settings else folded(read, shard, settings)
+    sessions = of_operator(json.loads(settings.get(SESSIONS, "{}")), shard.operator, parting=False) if plain else {}
     for store, block in found:
         own = kept(store, block) if kept else block
         own = mapped(own, *evolvers[store]) if store in evolvers else own
-        yield store, Block(*(without_prefix(one, FRAME) for one in (own.keys, own.values))) if plain else own
+        if plain:
+            keys = mapped(own, sessions[store], None).keys if store in sessions else without_prefix(own.keys, FRAME)
+            own = Block(keys, without_prefix(own.values, FRAME))
+        yield store, own
 
 
 def _evolvers(shard: ShardFiles, evolutions: Mapping[str, Any], framed: bool) -> dict[str, tuple[Bytes, Bytes]]:

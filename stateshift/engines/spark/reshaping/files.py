@@ -24,7 +24,7 @@ from stateshift.engines.spark.entries.keys import key_rule
 from stateshift.engines.spark.entries.settings import CODEC, ROW_CHECKSUM
 from stateshift.engines.spark.layout import ROCKSDB
 from stateshift.engines.spark.reshaping.asked import Asked
-from stateshift.engines.spark.reshaping.comparing import EVOLVE, PART, PLAIN_ROWS, ROWS, SUMS
+from stateshift.engines.spark.reshaping.comparing import EVOLVE, PART, PLAIN_ROWS, ROWS, SESSIONS, SUMS
 from stateshift.engines.spark.reshaping.log_changes import (
     Change,
     joined_logs,
@@ -34,6 +34,7 @@ from stateshift.engines.spark.reshaping.log_changes import (
     schemas_of,
 )
 from stateshift.engines.spark.reshaping.pieces import PIECE_BYTES_MAX, Piece, is_rewritten, pieces_of, whole, written
+from stateshift.engines.spark.reshaping.session_keys import sessions_of
 from stateshift.engines.spark.reshaping.sums import cannot_add
 from stateshift.engines.spark.reshaping.wishes import wishes_of
 from stateshift.engines.spark.reshaping.zip_format import zip_format, zip_format_guessed
@@ -121,6 +122,7 @@ def _step(asked: Asked, number: int, pieces: list[Piece]) -> TransformShard:
         **({"rules": plain.to_plain(rules)} if moved else {}),
         **({"part": asked.part} if asked.part else {}),
         **_evolution(asked),
+        **({"sessions": sessions} if (sessions := _sessions(asked)) else {}),
         **({"sums": _sums(asked)} if asked.joining else {}),
         "format": zip_format(asked),
         "format_without_zip": zip_format_guessed(asked),
@@ -168,6 +170,10 @@ def _evolution(asked: Asked) -> dict[str, Any]:
     return {"evolve": plain.to_plain(asked.evolved), "rules_after": plain.to_plain(after)}
 
 
+def _sessions(asked: Asked) -> dict[str, str]:
+    return sessions_of(asked.stores) if asked.other_provider else {}
+
+
 def _sums(asked: Asked) -> dict[str, Any]:
     """How values of one key are added, for the stores that have the columns to add."""
     columns = list((asked.wishes.merge or {}).get("sum", ()))
@@ -181,6 +187,8 @@ def _sums(asked: Asked) -> dict[str, Any]:
 
 def _compares(asked: Asked, pieces: list[Piece], same: list[Piece]) -> Iterator[CompareImages]:
     settings = asked.reading() | ({ROWS: PLAIN_ROWS} if asked.other_provider else {})
+    if sessions := _sessions(asked):
+        settings |= {SESSIONS: json.dumps(sessions, sort_keys=True)}
     part = {PART: json.dumps(asked.part, sort_keys=True)} if asked.part else {}
     evolved = {EVOLVE: json.dumps(_evolution(asked)["evolve"], sort_keys=True)} if asked.evolved else {}
     compared = [*whole(pieces), *(piece for piece in same if piece.sources != piece.targets)]

@@ -23,6 +23,7 @@ from stateshift.engines.spark.entries.folding import folded
 from stateshift.engines.spark.entries.keys import KeyRule
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
+from stateshift.engines.spark.reshaping import session_keys
 from stateshift.engines.spark.reshaping.evolving import Bytes, evolver
 from stateshift.engines.spark.reshaping.parts import belongs
 from stateshift.engines.spark.reshaping.row_blocks import mapped
@@ -93,7 +94,13 @@ class Gathering:
         came = ROCKSDB if any(path.endswith((".zip", ".changelog")) for path in files) else HDFS
         if came == self.options["provider"] or not files:
             return None
-        return framed if came == HDFS else unframed
+        change, keys = framed if came == HDFS else unframed, self._session_keys
+        return lambda store, block: change(store, block, keys.get(store))
+
+    @cached_property
+    def _session_keys(self) -> Mapping[str, Bytes]:
+        parting = self.options["provider"] == ROCKSDB
+        return session_keys.of_operator(self.options.get("sessions", {}), self.plain["operator"], parting)
 
     def _dealt(self, source: ShardFiles, store: str, block: Block) -> Iterator[tuple[int, Block]]:
         """The records of each target; those of other pieces, which take the shard's other keys, are left out."""

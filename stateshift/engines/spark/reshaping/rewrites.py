@@ -12,6 +12,7 @@
                        merged: a piece then has the same shard of several of them
              evolve    "<operator>/<store>" -> Evolution, where rows become others (see `evolving`)
              rules_after   KeyRule of those of them whose keys do
+             sessions  "<operator>/<store>" -> the key's schema, where the provider changes (see `session_keys`)
              part      what of the entries is kept (see `parts`); all, where it is left out
              settings  what the sources' rows are read by (see `folding`)
              provider, codec, checksums     how the targets are written

@@ -24,6 +24,8 @@ from typing import Any
 import numpy as np
 
 from stateshift.engines.spark.layout import FRAME
+from stateshift.engines.spark.reshaping.evolving import Bytes
+from stateshift.engines.spark.reshaping.row_blocks import mapped
 from stateshift.errors import FormatError
 from stateshift.formats.binaries import edges, joined, lengths, without_first
 from stateshift.formats.blocks import Binary, Block
@@ -104,16 +106,18 @@ def with_family(store: str, block: Block, families: Mapping[str, int]) -> Block:
     return Block(joined(families[name].to_bytes(2, "little"), block.keys), block.values)
 
 
-def framed(store: str, block: Block) -> Block:
-    """Rows of an HDFS-backed store as RocksDB holds them."""
-    return Block(joined(FRAME, block.keys), joined(FRAME, block.values))
+def framed(store: str, block: Block, key: Bytes | None = None) -> Block:
+    """Rows of an HDFS-backed store as RocksDB holds them; `key` makes one of its keys where a byte is not all."""
+    keys = joined(FRAME, block.keys) if key is None else mapped(block, key, None).keys
+    return Block(keys, joined(FRAME, block.values))
 
 
-def unframed(store: str, block: Block) -> Block:
+def unframed(store: str, block: Block, key: Bytes | None = None) -> Block:
     """The inverse, for stores whose keys and values are single rows."""
-    if not (_begin_framed(block.keys) and _begin_framed(block.values)):
+    if not ((key is not None or _begin_framed(block.keys)) and _begin_framed(block.values)):
         raise FormatError(f"an entry of {store} does not begin with RocksDB's encoding byte 00")
-    return Block(without_first(block.keys, len(FRAME)), without_first(block.values, len(FRAME)))
+    keys = without_first(block.keys, len(FRAME)) if key is None else mapped(block, key, None).keys
+    return Block(keys, without_first(block.values, len(FRAME)))
 
 
 def _begin_framed(column: Binary) -> bool:
