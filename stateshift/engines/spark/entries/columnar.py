@@ -11,16 +11,18 @@ entry by entry does it, or says what is wrong.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from stateshift.engines.spark.entries.columns import arrow_type
+from stateshift.engines.spark.entries.columns import array, arrow_type
 from stateshift.engines.spark.entries.encoders import Encoder
 from stateshift.engines.spark.entries.keys import Path
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.vectors import fits, structs
+from stateshift.errors import FormatError
 from stateshift.formats.blocks import Binary, Flags, Ints, cut
 from stateshift.formats.spans import Content, Spans, spans, words
 from stateshift.formats.spark import placement_columns
@@ -36,6 +38,8 @@ _SIGN = np.uint64(1 << 63)
 def keys_of(view: StoreView, keys: Binary) -> pa.Array | None:
     if view.key is None or not fits(view.key) or not len(keys):
         return None
+    if view.avro is not None:
+        return _each(keys, view.decode_key, arrow_type(view.key)) if view.key.types else None
     found, columns = spans(keys), view.key
     match view.encoder.kind:
         case "plain":
@@ -55,6 +59,9 @@ def keys_of(view: StoreView, keys: Binary) -> pa.Array | None:
 def values_of(view: StoreView, values: Binary) -> pa.Array | None:
     if view.value is None or not fits(view.value) or not len(values) or values.null_count:
         return None
+    if view.avro is not None:
+        kind = pa.list_(arrow_type(view.value)) if view.many else arrow_type(view.value)
+        return _each(values, view.decode_value, kind) if view.value.types else None
     found = spans(values)
     if view.many:
         return _lists(found, view.value, view.delimiter)
@@ -93,6 +100,13 @@ def _column(decoded: pa.Array, kind: Any, path: Path) -> tuple[pa.Array, DataTyp
     for at in path:
         decoded, kind = decoded.flatten()[at], kind.types[at]
     return decoded, kind
+
+
+def _each(items: Binary, decode: Callable[[bytes], Any], kind: pa.DataType) -> pa.Array | None:
+    try:
+        return array([decode(item) for item in items.to_pylist()], kind)
+    except FormatError:
+        return None
 
 
 def _bare(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa.Array | None:
