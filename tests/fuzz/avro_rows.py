@@ -155,5 +155,12 @@ WORDS = (
 
 TARGETS = (
     Target("avro-row", run_avro_row, _row_seeds, spark("avro_rows"), WORDS, 1024),
-    Target("avro-key", run_avro_key, _key_seeds, (*entries("avro_encoders"), *spark("avro_rows")), WORDS, 1024),
+    Target(
+        "avro-key",
+        run_avro_key,
+        _key_seeds,
+        (*entries("avro_encoders", "avro_vectors", "columnar"), *spark("avro_rows")),
+        WORDS,
+        1024,
+    ),
 )

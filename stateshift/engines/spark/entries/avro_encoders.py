@@ -29,15 +29,20 @@ from stateshift.formats.spark.types import Atomic, StructType
 # Behind the byte that RocksDB's encoding puts before it, and behind the schema's number.
 _ROW, _NUMBERED = 1, 3
 
+# The only schema that keys have had.
+KEY_SCHEMA = 0
+
 Decode = Callable[[bytes], Row]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AvroRows:
-    """How a store's keys are decoded, and its values by the number of their schema."""
+    """How a store's keys are decoded, and its values by the number of their schema; `newest` is that of values which
+    have the store's own columns."""
 
     key: Decode
     values: Mapping[int, Callable[[bytes, int], Row]]
+    newest: int
 
     def value(self, row: bytes) -> Row:
         """A value without the encoding's byte, as `bare` and `listed` leave it."""
@@ -54,7 +59,8 @@ def avro_rows_of(
 ) -> AvroRows:
     """FormatError where a type of the columns cannot be."""
     values = {number: _reader(columns, value) for number, columns in written.items()}
-    return AvroRows(_KEYS[encoder.kind](key, encoder), values)
+    newest = max((number for number, columns in written.items() if columns == value), default=KEY_SCHEMA)
+    return AvroRows(_KEYS[encoder.kind](key, encoder), values, newest)
 
 
 def _reader(written: StructType, wanted: StructType | None) -> Callable[[bytes, int], Row]:
