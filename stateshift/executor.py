@@ -3,13 +3,14 @@
 The executor skips what the journal holds as finished and repeats the rest; repeating a step is always safe, so there
 is no resume code. A step's record is on disk before the step's effect begins, and its evidence before the next phase.
 Phases are barriers; inside a phase up to `world.parallel` steps run at once, in an ordered phase one after the other.
+Steps that compute over much state wait for a core instead: more of them at once take more memory, and no less time.
 A fleet, where there is one, runs those steps of an unordered phase that it takes, and the journal says the same.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -27,6 +28,7 @@ from stateshift.journal import (
 from stateshift.plan import Phase, Plan
 from stateshift.step import (
     AnyStep,
+    CompareImages,
     CopyFiles,
     Discrepancy,
     Evidence,
@@ -40,6 +42,10 @@ from stateshift.world import World
 
 WRITERS = (CopyFiles, TransformShard, WriteFile)
 
+
+# Steps that decode what they read, and so much that they hold piles of it.
+COMPUTING = (TransformShard, CompareImages)
+LARGE_BYTES = 16 * 1024 * 1024
 
 # More threads than this wait for a fleet's answers no faster.
 THREADS_MAX = 512
@@ -87,20 +93,29 @@ class _Phase:
             for step in self.pending:
                 self._step(step)
             return
-        queue, running, failure = list(reversed(self.pending)), set[Future[None]](), None
+        queue, failure = list(reversed(self.pending)), None
+        running: dict[Future[None], AnyStep] = {}
         threads_max = min(len(queue), THREADS_MAX if self.fleet else self.world.parallel)
         with ThreadPoolExecutor(threads_max, thread_name_prefix=self.phase.name) as threads:
             while running or (queue and failure is None):
-                while queue and failure is None and len(running) < self._at_once(len(queue)):
-                    running.add(threads.submit(self._step, queue.pop()))
-                finished, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in finished:
+                while queue and failure is None and self._may_start(queue, running.values()):
+                    step = queue.pop()
+                    running[threads.submit(self._step, step)] = step
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    del running[future]
                     failure = failure or future.exception()
         if failure is not None:
             raise failure
 
-    def _at_once(self, waiting: int) -> int:
-        return max(1, self.fleet.slots(waiting) if self.fleet is not None else self.world.parallel)
+    def _may_start(self, queue: Sequence[AnyStep], running: Collection[AnyStep]) -> bool:
+        at_once = self.fleet.slots(len(queue)) if self.fleet is not None else self.world.parallel
+        if len(running) >= max(1, at_once):
+            return False
+        return not self._is_large(queue[-1]) or sum(map(self._is_large, running)) < max(1, self.world.cores)
+
+    def _is_large(self, step: AnyStep) -> bool:
+        here = self.fleet is None or not self.fleet.takes(step)
+        return here and isinstance(step, COMPUTING) and step.bytes >= LARGE_BYTES
 
     def _step(self, step: AnyStep) -> None:
         number, world, journal = self.number, self.world, self.journal

@@ -93,6 +93,7 @@ class World:
     meter: Meter = field(default_factory=Unwatched)
     stop: threading.Event = field(default_factory=threading.Event)
     parallel: int = 4
+    cores: int = 1
     fence: Callable[[str], str | None] = lambda location: None
     pace: Limits | None = None
 

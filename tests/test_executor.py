@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from stateshift import executor
 from stateshift.errors import ClusterError, Interrupted, StorageError
+from stateshift.executor import LARGE_BYTES
 from stateshift.journal import Journal, RollbackStarted, RunFailed, RunResumed
 from stateshift.plan import Plan
 from stateshift.report import summarize
-from stateshift.step import CopyFiles, Evidence
+from stateshift.step import CopyFiles, Evidence, TransformShard
 from stateshift.storage.memory import ProcessGone
+from stateshift.storage.protocol import Content
 from stateshift.survey import FileInfo
 from stateshift.world import World
 from tests.support.steps import SOURCE, TARGET, KeptLines, Stage, Told, journal_of, phase, plan_of
@@ -70,6 +74,33 @@ def test_no_more_steps_run_at_once_than_the_world_allows_and_no_fewer(parallel: 
     plan = plan_of(phase("copy", *(Told(f"copy/{n}", [], does) for n in range(parallel * 4))))
     executor.execute(0, plan, Stage(parallel=parallel).world, journal_of(plan))
     assert most[0] == parallel
+
+
+@pytest.mark.parametrize(("size", "cores", "expected"), [(LARGE_BYTES, 2, 2), (LARGE_BYTES - 1, 2, 4), (10, 1, 4)])
+def test_steps_that_compute_over_much_state_wait_for_a_core(size: int, cores: int, expected: int) -> None:
+    lock, now, most = threading.Lock(), [0], [0]
+    together = threading.Barrier(expected)
+
+    def watched(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+        def content() -> Iterator[bytes]:
+            with lock:
+                now[0] += 1
+                most[0] = max(most[0], now[0])
+            together.wait(10)
+            with lock:
+                now[0] -= 1
+            yield b"content"
+
+        return (content,)
+
+    steps = (
+        TransformShard(f"transform/{n}", "watched", {}, SOURCE, (FileInfo(f"a{n}", size, 1.0),), TARGET, (f"b{n}",))
+        for n in range(8)
+    )
+    plan = plan_of(phase("transform", *steps))
+    world = replace(Stage().world, transforms={"watched": watched}, cores=cores)
+    executor.execute(0, plan, world, journal_of(plan))
+    assert most[0] == expected
 
 
 def test_after_the_first_failure_no_step_begins_and_those_that_run_end() -> None:

@@ -23,8 +23,11 @@ def command(
     to: To,
     operator: Annotated[str, typer.Option("--operator", metavar="ID", help="The stateful operator.")] = "0",
     store: Annotated[
-        str, typer.Option("--store", metavar="NAME", help="Its store, as `inspect --entries` calls it.")
-    ] = "default",
+        list[str] | None,
+        typer.Option(
+            "--store", metavar="NAME", help="Its store, as `inspect --entries` calls it; several times. [default]"
+        ),
+    ] = None,
     add: Annotated[
         list[str] | None,
         typer.Option("--add", metavar="NAME:TYPE[=DEFAULT][@AFTER]", help="A column more, null where nothing is said."),
@@ -76,8 +79,9 @@ def command(
         "nullable": list(nullable or ()),
         "nullable_key": list(nullable_key or ()),
     }
-    change = {"kind": "evolve", "operator": operator, "store": store, **{k: v for k, v in wanted.items() if v}}
-    return carry(asked, [one_job(source, to, [change], waive, fork)])
+    change = {"kind": "evolve", "operator": operator, **{k: v for k, v in wanted.items() if v}}
+    changes = [{**change, "store": name} for name in store or ["default"]]
+    return carry(asked, [one_job(source, to, changes, waive, fork)])
 
 
 def _column(text: str) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Records in any order, any number of them, given back in the order of their keys, within a bounded memory.
 
-    piles = Piles(scratch)
+    piles = SortedPiles(scratch)
     piles.add(3, block) ...                  to one of several piles
     piles.pile(3).blocks(after, upto)        those of it, ascending; records of one key behind each other
 
@@ -55,7 +55,7 @@ Run = tuple[Chunk, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Pile:
+class SortedPile:
     """Sorted runs, each of chunks."""
 
     runs: tuple[Run, ...]
@@ -82,7 +82,7 @@ class Pile:
         yield from _merged([_Cursor(iter(tuple(run)), after, upto) for run in runs])
 
 
-class Piles:
+class SortedPiles:
     """Records on their way to several piles."""
 
     def __init__(self, scratch: Scratch = io.BytesIO, bytes_max: int = BYTES_MAX) -> None:
@@ -101,11 +101,11 @@ class Piles:
             self._file = self._file or _File(self._scratch())
             self._put_aside(self._file.kept)
 
-    def pile(self, number: int) -> Pile:
+    def pile(self, number: int) -> SortedPile:
         """One of them; from now on nothing is added to any."""
         if self._held:
             self._put_aside(lambda block: lambda: block)
-        return Pile(tuple(self._runs.get(number, ())))
+        return SortedPile(tuple(self._runs.get(number, ())))
 
     def _put_aside(self, kept: Callable[[Block], Callable[[], Block]]) -> None:
         """Make runs of all that is held."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -88,9 +89,16 @@ def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
         meter=doors.meter,
         stop=doors.stop,
         parallel=spec.parallel,
+        cores=_cores(),
         fence=lambda location: _fence(engine(spec.engine).survey(storage(location))),
         pace=pace,
     )
+
+
+def _cores() -> int:
+    """Those that this process may use, where the system tells."""
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable else os.cpu_count() or 1
 
 
 def _fence(survey: Survey) -> str | None:

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from stateshift.formats.blocks import block_of
-from stateshift.formats.sorting import Piles
+from stateshift.formats.sorting import SortedPiles
 from stateshift.formats.spark.manifest import CURRENT, MANIFEST, encode_manifest
 from stateshift.formats.spark.sst_encoding import TableFacts, encode_sst
 from tests.acceptance.support import JOBS, environment, stateshift, write_records
@@ -57,7 +57,7 @@ def rocksdb_jar(python: Path) -> Path:
 
 def database(folder: Path, state: dict[bytes, bytes], count: int) -> None:
     """The state in `count` tables."""
-    piles = Piles(bytes_max=1 << 20)
+    piles = SortedPiles(bytes_max=1 << 20)
     items = list(state.items())
     for start in range(0, len(items), 1000):
         piles.add(0, block_of(items[start : start + 1000]))

@@ -63,13 +63,11 @@ def test_a_spark_goes_on_or_says_why_not(tmp_path: Path, version: str) -> None:
 
 @pytest.mark.row("IS-18")
 def test_a_join_of_3_5_goes_on_in_4_3_where_everything_may_be_null(tmp_path: Path) -> None:
-    source = _copied(tmp_path, "3.5.9/join-hdfs")
-    for store in ("left-keyWithIndexToValue", "right-keyWithIndexToValue"):
-        target = tmp_path / store
-        where = ("--to", target, "--fork", "--waive", "paths-stay", "--workdirs", tmp_path / "runs", "--yes")
-        stateshift("evolve", source, "--store", store, "--nullable", "*", *where, cwd=tmp_path)
-        source = target
-    assert _restarted("4.3.0", tmp_path, {"3.5.9/join-hdfs": source}) == {"3.5.9/join-hdfs": None}
+    source, target = _copied(tmp_path, "3.5.9/join-hdfs"), tmp_path / "target"
+    stores = [word for side in ("left", "right") for word in ("--store", f"{side}-keyWithIndexToValue")]
+    where = ("--to", target, "--fork", "--waive", "paths-stay", "--workdirs", tmp_path / "runs", "--yes")
+    stateshift("evolve", source, *stores, "--nullable", "*", *where, cwd=tmp_path)
+    assert _restarted("4.3.0", tmp_path, {"3.5.9/join-hdfs": target}) == {"3.5.9/join-hdfs": None}
 
 
 def _copied(folder: Path, case: str) -> Path:

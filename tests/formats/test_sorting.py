@@ -12,18 +12,20 @@ from hypothesis import strategies as st
 from stateshift.errors import StorageError
 from stateshift.formats import sorting
 from stateshift.formats.blocks import Block, block_of
-from stateshift.formats.sorting import Pile, Piles
+from stateshift.formats.sorting import SortedPile, SortedPiles
 
 Records = list[tuple[bytes, bytes]]
 RECORDS = st.lists(st.tuples(st.binary(max_size=3), st.binary(max_size=20)), max_size=30)
 
 
-def records_of(pile: Pile, after: bytes | None = None, upto: bytes | None = None) -> list[tuple[bytes, bytes | None]]:
+def records_of(
+    pile: SortedPile, after: bytes | None = None, upto: bytes | None = None
+) -> list[tuple[bytes, bytes | None]]:
     return [record for block in pile.blocks(after, upto) for record in block.records()]
 
 
-def filled(parts: list[tuple[int, Records]], bytes_max: int) -> Piles:
-    piles = Piles(bytes_max=bytes_max)
+def filled(parts: list[tuple[int, Records]], bytes_max: int) -> SortedPiles:
+    piles = SortedPiles(bytes_max=bytes_max)
     for number, records in parts:
         piles.add(number, block_of(records))
     return piles
@@ -56,7 +58,7 @@ def test_no_more_is_held_than_is_allowed_however_much_comes_in() -> None:
         opened.append(io.BytesIO())
         return opened[-1]
 
-    piles = Piles(scratch, bytes_max=1 << 20)
+    piles = SortedPiles(scratch, bytes_max=1 << 20)
     for start in range(40):
         piles.add(0, many(5000, 7919 + start))
         assert piles._size < 1 << 20
@@ -73,7 +75,7 @@ def test_a_full_disk_is_said_so() -> None:
         def write(self, content: object) -> int:
             raise OSError(28, "No space left on device")
 
-    piles = Piles(Full, bytes_max=100)
+    piles = SortedPiles(Full, bytes_max=100)
     with pytest.raises(StorageError, match="put aside: No space left on device") as caught:
         piles.add(0, many(10, 1))
     assert "TMPDIR" in (caught.value.hint or "")

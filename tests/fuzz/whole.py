@@ -156,7 +156,8 @@ def _seeds() -> list[bytes]:
 MODULES = tuple(
     f"engines/spark/{name}.py"
     for name in (
-        *("survey", "restart", "chains", "entries/folding", "entries/settling"),
+        *("survey", "restart/found", "restart/operators", "restart/shards", "restart/image"),
+        *("chains", "entries/folding", "entries/settling"),
         *("deep/everything", "deep/rowcheck", "deep/joins", "deep/sidecars", "deep/snapshots"),
     )
 )

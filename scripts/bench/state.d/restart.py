@@ -17,6 +17,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,7 +83,7 @@ def compare(directory: Path, provider: str, pairs: int) -> Compared:
     seconds = [tuple(first_commit(spark, one, scratch, batches) for one in both) for _ in range(pairs + 1)]
     spark.stop()
     files, left = count(place / "checkpoint"), count(scratch / "compacted")
-    shutil.rmtree(scratch)
+    shutil.rmtree(scratch, ignore_errors=True)
     return Compared(provider, batches, files, left, seconds[1:], load)  # the first pair warms Spark up
 
 
@@ -128,8 +129,9 @@ def compact(checkpoint: Path, scratch: Path) -> None:
 
 
 def first_commit(spark: Any, checkpoint: Path, scratch: Path, batch: int) -> float:
-    """Seconds from the query's start to its first commit, on a copy of the checkpoint that is then thrown away."""
-    copy = scratch / "copy"
+    """Seconds from the query's start to its first commit, on a copy of the checkpoint that is then thrown away, as far
+    as Spark's maintenance lets go of it."""
+    copy = Path(tempfile.mkdtemp(dir=scratch)) / "checkpoint"
     shutil.copytree(checkpoint, copy)
     commit = copy / "commits" / str(batch)
     began = time.perf_counter()
@@ -140,7 +142,8 @@ def first_commit(spark: Any, checkpoint: Path, scratch: Path, batch: int) -> flo
     if not commit.exists():
         raise SystemExit(f"the query did not go on: {running.exception()}")
     running.stop()
-    shutil.rmtree(copy)
+    shutil.rmtree(copy.parent, ignore_errors=True)
+    print(f"  {seconds:.2f} s of {checkpoint}", file=sys.stderr, flush=True)
     return seconds
 
 

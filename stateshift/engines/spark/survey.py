@@ -15,7 +15,7 @@ from typing import Any
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.reading import Reading
-from stateshift.engines.spark.restart import surveyed_image
+from stateshift.engines.spark.restart.image import surveyed_image
 from stateshift.errors import FormatError
 from stateshift.formats.marks import FOLDER, INDEX, TEMPORARY, decode_index
 from stateshift.formats.spark.names import classify

@@ -93,6 +93,7 @@ def damaged(damages: Sequence[Damage], outcomes: Mapping[str, Told]) -> str:
 
 def _plain(text: str) -> str:
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uuid>", " ".join(text.split()))
+    text = re.sub(r"(?<![\w.…])(?:file:/*)?/(?:[\w.+-]+/)+", "…/", text)  # where it lay is nobody's business
     return text[:160].replace("|", "\\|")
 
 

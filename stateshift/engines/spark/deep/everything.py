@@ -21,6 +21,7 @@ from stateshift.engines.spark import decoding, layout
 from stateshift.engines.spark.deep import sidecars, snapshots
 from stateshift.engines.spark.deep.joins import Join
 from stateshift.engines.spark.deep.rowcheck import RowCheck
+from stateshift.engines.spark.deep.tally import Tally
 from stateshift.engines.spark.entries.folding import folded
 from stateshift.engines.spark.entries.settings import CODEC
 from stateshift.engines.spark.entries.views import Views, views_of
@@ -52,10 +53,11 @@ def findings_of(storage: Storage, survey: Survey, image: Image) -> Iterator[Find
     """The same of a portion of an image, or of all of it; but for tables that nobody needs, of which one can only tell
     where all are seen."""
     told = {finding.path for finding in image.findings if finding.level == "refuse"}
-    for finding in _read(storage, survey, image):
+    tallies: dict[snapshots.Place, Tally] = {}
+    for finding in _read(storage, survey, image, tallies=tallies):
         if finding.path is None or finding.path not in told:
             yield finding
-    yield from snapshots.findings(storage, survey, image)
+    yield from snapshots.findings(storage, survey, image, tallies)
 
 
 def works(storage: Storage, image: Image, found: Collection[Finding]) -> tuple[int, ...]:
@@ -74,11 +76,18 @@ def _works(storage: Storage, path: str, epoch: int, suspects: set[Place]) -> boo
     return not any(finding.level == "refuse" for finding in _read(storage, survey, image, suspects))
 
 
-def _read(storage: Storage, survey: Survey, image: Image, first: Collection[Place] = ()) -> Iterator[Finding]:
-    """Everything the image needs at its epoch; shards of the `first` places before all others."""
+def _read(
+    storage: Storage,
+    survey: Survey,
+    image: Image,
+    first: Collection[Place] = (),
+    tallies: dict[snapshots.Place, Tally] | None = None,
+) -> Iterator[Finding]:
+    """Everything the image needs at its epoch; shards of the `first` places before all others. `tallies`, where they
+    are asked for, are told of the stores that could be read."""
     yield from _logs(storage, image)
     yield from _archives(storage, image)
-    yield from _state(storage, image, first)
+    yield from _state(storage, image, first, tallies)
     yield from sidecars.findings(storage, survey, image)
 
 
@@ -115,7 +124,9 @@ def _archives(storage: Storage, image: Image) -> Iterator[Finding]:
                 continue  # said already
 
 
-def _state(storage: Storage, image: Image, first: Collection[Place] = ()) -> Iterator[Finding]:
+def _state(
+    storage: Storage, image: Image, first: Collection[Place], tallies: dict[snapshots.Place, Tally] | None
+) -> Iterator[Finding]:
     """Shard by shard, `first` ones first: decoded, row by row, and a join's stores against each other."""
     views = views_of(storage, image)
     counts = {operator.id: operator.shards for operator in image.operators}
@@ -123,7 +134,10 @@ def _state(storage: Storage, image: Image, first: Collection[Place] = ()) -> Ite
     for (operator, number), stores in groupby(shards, _place):
         join = Join(operator, number)
         for shard in stores:
-            yield from _shard(storage, image, shard, views, join, counts[operator])
+            tally = Tally() if tallies is not None else None
+            yield from _shard(storage, image, shard, views, join, counts[operator], tally)
+            if tallies is not None and tally is not None and not join.incomplete:
+                tallies[snapshots.place_of(shard)] = tally
         yield from join.findings()
     if shards:
         yield from _not_checked(views)
@@ -134,12 +148,20 @@ def _place(shard: ShardFiles) -> Place:
 
 
 def _shard(
-    storage: Storage, image: Image, shard: ShardFiles, views: Views, join: Join, shards: int
+    storage: Storage,
+    image: Image,
+    shard: ShardFiles,
+    views: Views,
+    join: Join,
+    shards: int,
+    tally: Tally | None,
 ) -> Iterator[Finding]:
     check = RowCheck(storage, shard, image.settings, shards)
     yield from _codecs(storage, image, shard)
     try:
         for store, block in folded(storage.chunks, shard, image.settings):
+            if tally is not None:
+                tally.add(store, block)
             view = views.of(shard.operator, store)
             sound = check.sound(view, block)
             if sound is not None:

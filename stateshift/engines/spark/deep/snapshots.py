@@ -3,7 +3,9 @@
     version s  =  the snapshot s  =  an older snapshot (or nothing), and every change file up to s
 
 A restart takes the snapshot and never looks at what came before it, so a snapshot that lost something goes unnoticed
-until somebody misses it. Only where the older files are still there can it be told; where they are not, or do not
+until somebody misses it. Both ways are followed up to the version of the restart, where the one is read anyway, and
+only where their entries do not add up to the same are the snapshot's looked at one by one; what later changes have put
+anew is no longer told. Only where the older files are still there can it be told; where they are not, or do not
 decode (no restart needs them any more), nothing is said. Checkpoint format 2, whose files only a commit's lineage tells
 apart, is left out, as are changelogs with column families that no older snapshot names.
 """
@@ -13,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from stateshift.engines.spark.chains import StoreFiles, chain
+from stateshift.engines.spark.deep.tally import Tally
 from stateshift.engines.spark.entries.folding import folded
 from stateshift.engines.spark.entries.matching import matched
 from stateshift.errors import FormatError, MissingFile
@@ -26,16 +29,25 @@ from stateshift.survey import Finding, Image, ShardFiles, Survey
 ZIP_MAX = 1 << 28
 
 
-def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding]:
-    """A warning for every snapshot that a restart begins with, and that its changes contradict."""
+# An operator's id, the number of a shard, and a store of it.
+Place = tuple[str, int, str]
+
+
+def place_of(shard: ShardFiles) -> Place:
+    return shard.operator, shard.shard, shard.store
+
+
+def findings(storage: Storage, survey: Survey, image: Image, tallies: Mapping[Place, Tally]) -> Iterator[Finding]:
+    """A warning for every snapshot that a restart begins with, and that its changes contradict. `tallies` are of the
+    entries that a restart finds; shards without one could not be read."""
     stores = _stores(survey, image)
     for shard in image.shards:
-        store = stores.get((shard.operator, shard.shard, shard.store))
+        store = stores.get(place_of(shard))
         if store is None or not shard.files or store.uses_uuids:
             continue
         snapshot = next((v for v, path in store.snapshots.items() if path == shard.files[0]), None)
         older = _older(storage, store, snapshot[0]) if snapshot else ()
-        if older:
+        if older and not _agree(storage, image, shard, older, tallies.get(place_of(shard))):
             yield from _compared(storage, image, shard, older)
 
 
@@ -49,6 +61,20 @@ def _older(storage: Storage, store: StoreFiles, version: int) -> tuple[str, ...]
     except (FormatError, MissingFile):
         return ()
     return () if found.missing else found.files
+
+
+def _agree(storage: Storage, image: Image, shard: ShardFiles, older: tuple[str, ...], expected: Tally | None) -> bool:
+    """Whether the older files, and the changes since the snapshot, come to what a restart finds; or do not decode."""
+    if expected is None:
+        return False
+    changes = tuple(path for path in shard.files if path.endswith((".delta", ".changelog")))
+    tally = Tally()
+    try:
+        for store, block in folded(storage.chunks, _with(shard, older + changes), image.settings):
+            tally.add(store, block)
+    except (FormatError, MissingFile):
+        return True
+    return tally == expected
 
 
 def _compared(storage: Storage, image: Image, shard: ShardFiles, older: tuple[str, ...]) -> Iterator[Finding]:

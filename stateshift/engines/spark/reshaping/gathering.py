@@ -32,7 +32,7 @@ from stateshift.engines.spark.reshaping.uniting import united
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats.binaries import part
 from stateshift.formats.blocks import Binary, Block, Ints, binary
-from stateshift.formats.sorting import Pile, Piles, Scratch
+from stateshift.formats.sorting import Scratch, SortedPile, SortedPiles
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot
 from stateshift.plain import from_plain
 from stateshift.survey import ShardFiles
@@ -43,7 +43,7 @@ from stateshift.world import Read
 class Gathered:
     """All entries of a piece, by target; `internal` are those of Spark's own column families."""
 
-    piles: Mapping[int, Pile]
+    piles: Mapping[int, SortedPile]
     internal: Counter[int]
     unite: Callable[[Iterator[Block]], Iterator[Block]]
 
@@ -66,7 +66,7 @@ class Gathering:
     base: RocksDBSnapshot
 
     def gathered(self, scratch: Scratch) -> Gathered:
-        piles, internal, apart = Piles(scratch), Counter[int](), internal_families(self.base)
+        piles, internal, apart = SortedPiles(scratch), Counter[int](), internal_families(self.base)
         for source in self.sources:
             for store, block in self.read(source):
                 for target, own in self._dealt(source, store, block):
