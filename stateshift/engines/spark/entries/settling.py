@@ -65,7 +65,9 @@ def settled(writes: Iterable[Writes], between: bytes, bytes_max: int = BYTES_MAX
         if size > bytes_max and level < LEVELS:
             break
     else:
-        yield from _settled(_together(held) if size < SMALL * len(held) else held, between)
+        if size < SMALL * len(held):
+            held[:] = _together(held)
+        yield from _settled(held, between)
         return
     with Piles(PILES, _SCHEMA) as piles:
         for one in chain(_given_up(held), coming):
@@ -89,7 +91,7 @@ def _given_up(held: list[Writes]) -> Iterator[Writes]:
 
 
 def _settled(writes: list[Writes], between: bytes) -> Iterator[Block]:
-    """Writes that fit into memory."""
+    """Writes that fit into memory; the list is emptied, so that nothing is held longer than it is needed."""
     if not writes:
         return
     hashes = np.concatenate([hash64(one.block.keys) for one in writes])
@@ -101,8 +103,9 @@ def _settled(writes: list[Writes], between: bytes) -> Iterator[Block]:
         several = _Several.of(writes, again, hashes[again])
         last, joined = several.lasts(between)
         kept[again[last]] = True
+        del several
     start = 0
-    for one in writes:
+    for one in _given_up(writes):
         live = kept[start : start + len(one.block)] & ~missing(one.block.values)
         start += len(one.block)
         if live.any():
