@@ -18,6 +18,7 @@ ROCKSDB = {f"{STATE}providerClass": "org.apache.spark.sql.execution.streaming.st
 CHANGELOG = {**ROCKSDB, f"{STATE}rocksdb.changelogCheckpointing.enabled": "true"}
 LATEST = CHANGELOG if VERSION >= (3, 5) else ROCKSDB
 FEW_ZIPS = {f"{STATE}minDeltasForSnapshot": "10"}  # where there are changelogs instead
+AVRO = {f"{STATE}encodingFormat": "avro"}
 FORMAT_2 = {f"{STATE}checkpointFormatVersion": "2"}
 CHECKSUM = {f"{STATE}rowChecksum.enabled": "true"}
 GROUPS = f"{PREFIX}flatMapGroupsWithState.stateFormatVersion"
@@ -47,8 +48,8 @@ if VERSION < (3, 4):
 @dataclass(frozen=True)
 class Case:
     """`since` is the first Spark that has it, `until` the last, `not_with` those that are spared a large image; `stops`
-    a query that has no end of its own, after so many commits; `key` and `value` are those of the reader, as
-    far as Python has their types."""
+    a query that has no end of its own, after so many commits; `then` goes on from there with the last of the input;
+    `key` and `value` are those of the reader, as far as Python has their types."""
 
     query: Callable[[SparkSession, DataFrame], DataFrame]
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -59,6 +60,7 @@ class Case:
     variables: Mapping[str, str] = field(default_factory=dict)
     until: tuple[int, int] = (9, 9)
     not_with: tuple[tuple[int, int], ...] = ()
+    then: Callable[[SparkSession, DataFrame], DataFrame] | None = None
     key: str = "key"
     value: str = "value"
 
@@ -125,12 +127,36 @@ CASES = {
     "tws-rows": Case(q.tws_rows, CHANGELOG, [], (4, 1), "update", 0, {**VARIABLES, "": "timers"}, not_with=MIDDLE),
     "tws-avro": Case(
         q.tws_event,
-        {**CHANGELOG, **FEW_ZIPS, f"{STATE}encodingFormat": "avro"},
+        {**CHANGELOG, **FEW_ZIPS, **AVRO},
         [],
         (4, 0),
         "update",
         0,
         {**VARIABLES, "": "timers"},
+        not_with=MIDDLE,
+    ),
+    "tws-avro-ttl": Case(
+        q.tws_ttl, {**CHANGELOG, **FEW_ZIPS, **AVRO}, [], (4, 0), "update", 3, VARIABLES, not_with=MIDDLE
+    ),
+    "tws-avro-evolved": Case(
+        q.tws_event,
+        {**CHANGELOG, **FEW_ZIPS, **AVRO},
+        [],
+        (4, 0),
+        "update",
+        0,
+        {**VARIABLES, "": "timers"},
+        not_with=MIDDLE,
+        then=q.tws_evolved,
+    ),
+    "tws-avro-types": Case(
+        q.tws_types,
+        {**CHANGELOG, **AVRO},
+        [],
+        (4, 1),
+        "update",
+        0,
+        {"last": "value", "every": "list", "by": "map"},
         not_with=MIDDLE,
     ),
     "tws-merge1": Case(

@@ -30,6 +30,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,7 @@ def configured(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
 
 def write_inputs(name: str, inputs: Path) -> None:
     inputs.mkdir(parents=True)
-    if name == "types":
+    if name.endswith("types"):
         write_types(inputs)
         return
     words = ["alpha", "beta", "gamma", "délta", "", "epsilon zeta"]
@@ -169,7 +170,17 @@ def write_types(inputs: Path) -> None:
 
 def run(spark: SparkSession, name: str, case: Case, inputs: Path) -> list[Any]:
     """What the query put out, batch by batch."""
-    reader = spark.readStream.schema(TYPES if name == "types" else q.EVENTS).option("maxFilesPerTrigger", 1)
+    if case.then is None:
+        return started(spark, name, case, inputs)
+    last = max(inputs.iterdir())
+    later = last.rename(inputs.with_name(last.name))
+    output = started(spark, name, case, inputs)
+    later.rename(last)
+    return output + started(spark, name, replace(case, query=case.then), inputs)
+
+
+def started(spark: SparkSession, name: str, case: Case, inputs: Path) -> list[Any]:
+    reader = spark.readStream.schema(TYPES if name.endswith("types") else q.EVENTS).option("maxFilesPerTrigger", 1)
     if name == "dedup-offsets2":
         reader = reader.name("events")
     writer = case.query(spark, reader.json(str(inputs))).writeStream.outputMode(case.mode)
@@ -194,12 +205,12 @@ def run(spark: SparkSession, name: str, case: Case, inputs: Path) -> list[Any]:
     if not case.stops:
         writer.trigger(availableNow=True).start().awaitTermination()
         return output if name != "memory" else [[0, sorted(map(plain, spark.table("kept").collect()), key=repr)]]
-    started = writer.trigger(processingTime="3 seconds").start()
-    while started.isActive and len(list((WORK / name / "checkpoint" / "commits").glob("[0-9]*"))) < case.stops:
+    query = writer.trigger(processingTime="3 seconds").start()
+    while query.isActive and len(list((WORK / name / "checkpoint" / "commits").glob("[0-9]*"))) < case.stops:
         time.sleep(0.05)
-    started.stop()
-    if started.exception():
-        raise started.exception()
+    query.stop()
+    if query.exception():
+        raise query.exception()
     return output
 
 

@@ -94,17 +94,17 @@ def run_row(data: bytes) -> None:
     if kind.types and all(map(fits, kind.types)):
         _agree(content, kind, row)
     if row is not None:
-        _usable(row, kind)
+        usable(row, kind)
 
 
 def _agree(content: bytes, kind: StructType, row: Any) -> None:
     count = len(kind.types)
     nulls = ((1 << count) - 1).to_bytes((count + 63) // 64 * 8, "little") + bytes(8 * count)
-    _as_columns(structs(binary([content]), kind), [row], kind)
-    _as_columns(structs(binary([nulls, content, nulls]), kind), [(None,) * count, row, (None,) * count], kind)
+    as_columns(structs(binary([content]), kind), [row], kind)
+    as_columns(structs(binary([nulls, content, nulls]), kind), [(None,) * count, row, (None,) * count], kind)
 
 
-def _as_columns(together: Any, alone: list[Any], kind: StructType) -> None:
+def as_columns(together: Any, alone: list[Any], kind: StructType) -> None:
     """What was decoded as columns, the rest of the rows being sound."""
     if None in alone:
         same(together, None, "columns of a row that is refused")
@@ -122,7 +122,7 @@ def _with_nan(one: pa.Array, other: pa.Array) -> bool:
     return one.equals(other) or str(one) == str(other)
 
 
-def _usable(row: Any, kind: StructType) -> None:
+def usable(row: Any, kind: StructType) -> None:
     json.dumps(named(row, kind), allow_nan=False, default=_not_plain)
     with suppress(FormatError):
         partition_of(row, kind.types, 200)
@@ -143,29 +143,29 @@ def run_key(data: bytes) -> None:
         _by_columns(content, key, kind, encoder)
         if key is not None:
             same(len(key), len(kind.types), "columns of a key")
-            _usable(key, kind)
+            usable(key, kind)
     for between in (b"", b","):
         items = attempt(lambda between=between: decode_list(content, kind, between), must_tell=False)
         lists = values_of(StoreView("0", "s", kind, kind, Encoder("row"), True, between), binary([content]))
         if items is None or lists is not None:
-            _as_lists(lists, items, kind)
+            as_lists(lists, items, kind)
         for item in items or ():
-            _usable(item, kind)
+            usable(item, kind)
 
 
 def _by_columns(content: bytes, key: Any, kind: StructType, encoder: Encoder) -> None:
     view = StoreView("0", "s", kind, kind, encoder, placed=tuple((at,) for at in range(len(kind.types))))
-    _as_columns(keys_of(view, binary([content])), [key], kind)
+    as_columns(keys_of(view, binary([content])), [key], kind)
     hashed = attempt(lambda: hashes_of(view, binary([content])), must_tell=False) if kind.types else None
     alone = None if key is None else attempt(lambda: signed_hash(key, kind.types), must_tell=False)
     same(None if hashed is None else int(hashed[0]), alone if kind.types else None, "the hash of a key by columns")
 
 
-def _as_lists(lists: Any, items: Any, kind: StructType) -> None:
+def as_lists(lists: Any, items: Any, kind: StructType) -> None:
     if items is None:
         same(lists, None, "columns of a list that is refused")
     else:
-        _as_columns(lists[0].values, items, kind)
+        as_columns(lists[0].values, items, kind)
 
 
 def run_types(data: bytes) -> None:

@@ -3,7 +3,8 @@
     "<operator>/<store>" or "<operator>/<store>/<column family>"  ->  {"key": StructType JSON, "value": the same,
                                                                        "encoder": the key encoder's JSON, or None,
                                                                        "prefix": the key columns looked up together,
-                                                                       "lists": whether values are lists of rows}
+                                                                       "lists": whether values are lists of rows,
+                                                                       "avro": whether rows are Avro's}
 
 One file below shard 0 describes a store; one named by the operator's newest metadata describes all column families of
 a store (`formats.spark.schema`, v3). What has no schema is left out: whoever needs it refuses it by name.
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from stateshift.engines.spark.entries.settings import is_avro
 from stateshift.engines.spark.entries.views import keeps_lists
 from stateshift.engines.spark.reading import Reading
 from stateshift.formats.spark import operator_metadata, schema
@@ -23,7 +25,11 @@ Schemas = dict[str, dict[str, Any]]
 
 
 def schemas_of(
-    reading: Reading, stores: Mapping[str, tuple[str, ...]], files: Mapping[str, list[str]], newest: Mapping[str, str]
+    reading: Reading,
+    stores: Mapping[str, tuple[str, ...]],
+    files: Mapping[str, list[str]],
+    newest: Mapping[str, str],
+    settings: Mapping[str, str],
 ) -> Schemas:
     """`stores` and `files` (metadata and schemas) by operator; `newest` is its metadata that applies."""
     found: Schemas = {}
@@ -44,6 +50,7 @@ def schemas_of(
                     "value": one.value,
                     "encoder": one.encoder or None,
                     "lists": decoded.version == 3 and keeps_lists(one.name, told),
+                    "avro": is_avro(settings, decoded.version == 3),
                     "prefix": info.prefix_columns if info else 0,
                 }
     return found

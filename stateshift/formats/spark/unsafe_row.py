@@ -58,6 +58,11 @@ def unscaled(value: Decimal, scale: int) -> int:
     return -number if sign else number
 
 
+def scaled(number: int, scale: int) -> Decimal:
+    """The inverse of `unscaled`."""
+    return Decimal((int(number < 0), tuple(int(digit) for digit in str(abs(number))), -scale))
+
+
 class _Container:
     """A row or an array in `content[base:end]`: hands out variable parts, and no more of them than there is room."""
 
@@ -129,7 +134,7 @@ def _value(place: _Container, slot: int, wanted: DataType) -> Any:
         case Atomic("void"):
             return None
         case DecimalType(precision, scale) if precision <= 18:
-            return _decimal(_LONG.unpack_from(content, slot)[0], scale)
+            return scaled(_LONG.unpack_from(content, slot)[0], scale)
     start, end = place.part(slot)
     match wanted:
         case DecimalType(precision, scale):
@@ -159,17 +164,13 @@ def _compound(content: bytes, start: int, end: int, name: str) -> tuple[Any, ...
     return bytes(content[start + 4 : start + 4 + size]), bytes(content[start + 4 + size : end])
 
 
-def _decimal(number: int, scale: int) -> Decimal:
-    return Decimal((int(number < 0), tuple(int(digit) for digit in str(abs(number))), -scale))
-
-
 def _wide_decimal(content: bytes, start: int, end: int, precision: int, scale: int) -> Decimal:
     """One that does not fit a long. Spark does not read what has more digits than its type (Decimal.set); a shorter
     one it takes as it is."""
     number = int.from_bytes(content[start:end], "big", signed=True) if end - start <= 16 else 10**38
     if abs(number) >= 10**precision:
         raise FormatError(f"a decimal has more than {precision} digits", None, start)
-    return _decimal(number, scale)
+    return scaled(number, scale)
 
 
 def _width(wanted: DataType) -> int:

@@ -11,6 +11,7 @@ from stateshift.engines.spark.survey import survey
 from stateshift.formats.spark.placement import partition_of
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, encode_zip
 from stateshift.formats.spark.state_files import Changelog, Record, encode_changelog, encode_delta
+from stateshift.formats.spark.types import ArrayType, MapType, StructType
 from stateshift.storage.opening import open_storage
 from tests.formats.golden import CASES, IDS, expected, plain
 from tests.support.entries import entries
@@ -135,9 +136,23 @@ def typed(case):
         for entry in entries(storage.chunks, shard, image.settings):
             view = views.of(entry.operator, entry.store)
             key, value = plain(view.decode_key(entry.key)), view.decode_value(entry.value)
-            value = [plain(row) for row in value] if isinstance(value, list) else plain(value)
+            rows = value if isinstance(value, list) else [value]
+            rows = [in_order(row, view.value) for row in rows]
+            value = rows if isinstance(value, list) else rows[0]
             found.setdefault((entry.operator, entry.store), []).append([shard.shard, key, value])
     return found
+
+
+def in_order(value, kind):
+    """As `expected.json` has it, where a map's pairs are in the order of their texts."""
+    match kind:
+        case StructType() if value is not None:
+            return [in_order(one, own) for one, own in zip(value, kind.types, strict=True)]
+        case ArrayType() if value is not None:
+            return [in_order(one, kind.element) for one in value]
+        case MapType() if value is not None:
+            return sorted(([in_order(k, kind.key), in_order(v, kind.value)] for k, v in value), key=repr)
+    return plain(value)
 
 
 def name_of(found, store):

@@ -11,16 +11,21 @@ entry by entry does it, or says what is wrong.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from stateshift.engines.spark.entries.columns import arrow_type
+from stateshift.engines.spark.entries import avro_vectors
+from stateshift.engines.spark.entries.avro_encoders import KEY_SCHEMA
+from stateshift.engines.spark.entries.columns import array, arrow_type
 from stateshift.engines.spark.entries.encoders import Encoder
 from stateshift.engines.spark.entries.keys import Path
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.entries.vectors import fits, structs
+from stateshift.errors import FormatError
 from stateshift.formats.blocks import Binary, Flags, Ints, cut
 from stateshift.formats.spans import Content, Spans, spans, words
 from stateshift.formats.spark import placement_columns
@@ -32,10 +37,16 @@ ITEMS_MAX = 10_000
 
 _SIGN = np.uint64(1 << 63)
 
+# content, starts, ends, columns -> the rows that lie there, as one array; None where a loop decodes them.
+Rows = Callable[[Content, Ints, Ints, StructType], "pa.Array | None"]
+
 
 def keys_of(view: StoreView, keys: Binary) -> pa.Array | None:
     if view.key is None or not fits(view.key) or not len(keys):
         return None
+    if view.avro is not None and view.key.types:
+        together = _avro_keys(view, spans(keys), view.key)
+        return _each(keys, view.decode_key, arrow_type(view.key)) if together is None else together
     found, columns = spans(keys), view.key
     match view.encoder.kind:
         case "plain":
@@ -43,9 +54,9 @@ def keys_of(view: StoreView, keys: Binary) -> pa.Array | None:
         case "row":
             return _bare(found.content, found.starts, found.ends, columns)
         case "prefix":
-            return _halves(found, columns, len(view.encoder.columns))
+            return _halves(found, columns, len(view.encoder.columns), _bare, _bare)
         case "range":
-            return _range(found, columns, view.encoder)
+            return _range(found, columns, view.encoder, _binaries, _bare)
         case "postfix":
             return _timed(found, found.starts, found.ends - 8, columns, found.ends - 8)
         case "before":
@@ -56,8 +67,14 @@ def values_of(view: StoreView, values: Binary) -> pa.Array | None:
     if view.value is None or not fits(view.value) or not len(values) or values.null_count:
         return None
     found = spans(values)
+    if view.avro is not None and view.value.types:
+        rows = partial(avro_vectors.numbered, number=view.avro.newest)
+        where = (found.content, found.starts, found.ends, view.value)
+        together = _lists(found, view.value, view.delimiter, rows) if view.many else rows(*where)
+        kind = pa.list_(arrow_type(view.value)) if view.many else arrow_type(view.value)
+        return _each(values, view.decode_value, kind) if together is None else together
     if view.many:
-        return _lists(found, view.value, view.delimiter)
+        return _lists(found, view.value, view.delimiter, _bare)
     if view.encoder.kind == "plain":
         return structs(values, view.value)
     return _bare(found.content, found.starts, found.ends, view.value)
@@ -95,6 +112,25 @@ def _column(decoded: pa.Array, kind: Any, path: Path) -> tuple[pa.Array, DataTyp
     return decoded, kind
 
 
+def _avro_keys(view: StoreView, found: Spans, columns: StructType) -> pa.Array | None:
+    rest = partial(avro_vectors.numbered, number=KEY_SCHEMA)
+    match view.encoder.kind:
+        case "row":
+            return rest(found.content, found.starts, found.ends, columns)
+        case "prefix":
+            return _halves(found, columns, len(view.encoder.columns), avro_vectors.bare, rest)
+        case "range":
+            return _range(found, columns, view.encoder, avro_vectors.marked, rest)
+    return None
+
+
+def _each(items: Binary, decode: Callable[[bytes], Any], kind: pa.DataType) -> pa.Array | None:
+    try:
+        return array([decode(item) for item in items.to_pylist()], kind)
+    except FormatError:
+        return None
+
+
 def _bare(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa.Array | None:
     """Rows behind the byte that RocksDB's encoding puts before each."""
     if (ends <= starts).any() or content[starts].any():
@@ -102,38 +138,44 @@ def _bare(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa
     return structs(cut(content, starts + 1, ends), columns)
 
 
-def _halves(found: Spans, columns: StructType, count: int) -> pa.Array | None:
+def _binaries(content: Content, starts: Ints, ends: Ints, columns: StructType) -> list[Any] | None:
+    """Columns that order keys: each as one binary, whatever its type."""
+    decoded = _bare(content, starts, ends, StructType(columns.names, (Atomic("binary"),) * len(columns.types)))
+    return None if decoded is None else decoded.flatten()
+
+
+def _halves(found: Spans, columns: StructType, count: int, first: Rows, rest: Rows) -> pa.Array | None:
     middles = _middles(found)
     if middles is None:
         return None
     parts = (
-        (found.starts + 4, middles, StructType(columns.names[:count], columns.types[:count])),
-        (middles, found.ends, StructType(columns.names[count:], columns.types[count:])),
+        (first, found.starts + 4, middles, StructType(columns.names[:count], columns.types[:count])),
+        (rest, middles, found.ends, StructType(columns.names[count:], columns.types[count:])),
     )
     fields: list[Any] = []
-    for starts, ends, some in parts:
-        decoded = _bare(found.content, starts, ends, some)
+    for rows, starts, ends, some in parts:
+        decoded = rows(found.content, starts, ends, some)
         if decoded is None:
             return None
         fields += decoded.flatten()
     return _struct(fields, columns)
 
 
-def _range(found: Spans, columns: StructType, encoder: Encoder) -> pa.Array | None:
+def _range(
+    found: Spans, columns: StructType, encoder: Encoder, binaries: Callable[..., list[Any] | None], rows: Rows
+) -> pa.Array | None:
     middles, ordering = _middles(found), encoder.columns
     others = [at for at in range(len(columns.types)) if at not in ordering]
     if middles is None or any(at >= len(columns.types) for at in ordering):
         return None
-    names = tuple(columns.names[at] for at in ordering)
-    first = _bare(found.content, found.starts + 4, middles, StructType(names, (Atomic("binary"),) * len(names)))
+    leading = StructType(tuple(columns.names[at] for at in ordering), tuple(columns.types[at] for at in ordering))
+    first = binaries(found.content, found.starts + 4, middles, leading)
     if first is None:
         return None
-    fields: dict[int, Any] = {
-        at: _ordered(one, columns.types[at]) for at, one in zip(ordering, first.flatten(), strict=True)
-    }
+    fields: dict[int, Any] = {at: _ordered(one, columns.types[at]) for at, one in zip(ordering, first, strict=True)}
     if others:
         some = StructType(tuple(columns.names[at] for at in others), tuple(columns.types[at] for at in others))
-        rest = _bare(found.content, middles, found.ends, some)
+        rest = rows(found.content, middles, found.ends, some)
         if rest is None:
             return None
         fields |= dict(zip(others, rest.flatten(), strict=True))
@@ -180,8 +222,8 @@ def _times(numbers: Ints, kind: DataType, null: Flags | None) -> pa.Array:
     return pa.array(numbers.astype(width), mask=null).view(wanted)
 
 
-def _lists(found: Spans, columns: StructType, delimiter: bytes) -> pa.Array | None:
-    """(i32LE size | 00 row)*, the delimiter between them: item by item of all lists at once."""
+def _lists(found: Spans, columns: StructType, delimiter: bytes, rows: Rows) -> pa.Array | None:
+    """(i32LE size | row)*, the delimiter between them: item by item of all lists at once."""
     here, at, ends = np.arange(len(found.starts)), found.starts, found.ends
     steps: list[tuple[Ints, ...]] = []
     while len(here):
@@ -200,11 +242,11 @@ def _lists(found: Spans, columns: StructType, delimiter: bytes) -> pa.Array | No
             return None
     owners, numbers, starts, afters = (np.concatenate(column) for column in zip(*steps, strict=True))
     order = np.lexsort((numbers, owners))
-    rows = _bare(found.content, starts[order], afters[order], columns)
-    if rows is None:
+    items = rows(found.content, starts[order], afters[order], columns)
+    if items is None:
         return None
     offsets = np.searchsorted(owners[order], np.arange(len(found.starts) + 1)).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), rows)
+    return pa.ListArray.from_arrays(pa.array(offsets), items)
 
 
 def _middles(found: Spans) -> Ints | None:

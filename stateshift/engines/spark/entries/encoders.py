@@ -9,6 +9,8 @@
     before    i64BE time, its sign bit turned | 00 row without the time
     list      (i32LE size | 00 row)*, between them the merge operator's delimiter  list state, joins of state format 4
 
+Under `encodingFormat=avro` rows are others and the rest alike: see `avro_encoders`.
+
 Source: Spark, RocksDBStateEncoder (NoPrefixKey-, PrefixKeyScan-, RangeKeyScan-, MultiValuedState-, TimestampAsPostfix-,
 TimestampAsPrefixKeyStateEncoder), RocksDBKeyStateEncoderSpec's JSON. Rows are decoded by `unsafe_row`.
 """
@@ -44,10 +46,12 @@ _SPECS: dict[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """How a key is encoded. `columns` is how many stand in the prefix, or the ordinals of those that order."""
+    """How a key is encoded. `columns` is how many stand in the prefix, or the ordinals of those that order; `avro` says
+    that the rows, those of values as well, are Avro's."""
 
     kind: Kind
     columns: tuple[int, ...] = ()
+    avro: bool = False
 
 
 PLAIN, ROW = Encoder("plain"), Encoder("row")
@@ -113,8 +117,8 @@ def _row(content: bytes, columns: StructType, encoder: Encoder) -> Row:
 def _prefix(content: bytes, columns: StructType, encoder: Encoder) -> Row:
     first, rest = halves(content)
     count = len(encoder.columns)
-    others = _some(columns, slice(count, None))
-    return (*decode_row(first, _some(columns, slice(count))), *decode_row(bare(rest), others))
+    others = some(columns, slice(count, None))
+    return (*decode_row(first, some(columns, slice(count))), *decode_row(bare(rest), others))
 
 
 def _range(content: bytes, columns: StructType, encoder: Encoder) -> Row:
@@ -126,7 +130,7 @@ def _range(content: bytes, columns: StructType, encoder: Encoder) -> Row:
     row: list[Any] = [None] * len(columns.types)
     binary = StructType(tuple(columns.names[at] for at in ordering), tuple(Atomic("binary") for _ in ordering))
     for at, value in zip(ordering, decode_row(first, binary), strict=True):
-        row[at] = _ordered(value, columns.types[at])
+        row[at] = ordered(value, columns.types[at])
     if others:
         kinds = StructType(tuple(columns.names[at] for at in others), tuple(columns.types[at] for at in others))
         for at, value in zip(others, decode_row(bare(rest), kinds), strict=True):
@@ -136,13 +140,13 @@ def _range(content: bytes, columns: StructType, encoder: Encoder) -> Row:
 
 def _postfix(content: bytes, columns: StructType, encoder: Encoder) -> Row:
     _check_time(content, columns)
-    row = decode_row(bare(content[:-8]), _some(columns, slice(-1)))
+    row = decode_row(bare(content[:-8]), some(columns, slice(-1)))
     return (*row, _LONG.unpack(content[-8:])[0] - _SIGN)
 
 
 def _before(content: bytes, columns: StructType, encoder: Encoder) -> Row:
     _check_time(content, columns)
-    row = decode_row(bare(content[8:]), _some(columns, slice(-1)))
+    row = decode_row(bare(content[8:]), some(columns, slice(-1)))
     return (*row, _LONG.unpack(content[:8])[0] - _SIGN)
 
 
@@ -160,7 +164,8 @@ _DECODERS: Mapping[Kind, Callable[[bytes, StructType, Encoder], Row]] = {
 }  # fmt: skip
 
 
-def _some(columns: StructType, which: slice) -> StructType:
+def some(columns: StructType, which: slice) -> StructType:
+    """Some columns that stand behind each other."""
     return StructType(columns.names[which], columns.types[which])
 
 
@@ -178,7 +183,7 @@ _ORDERED = {
 }  # fmt: skip
 
 
-def _ordered(value: bytes | None, wanted: DataType) -> Any:
+def ordered(value: bytes | None, wanted: DataType) -> Any:
     """A column that sorts as bytes do: a sign, then the value, big-endian; of negative fractions all bits turned."""
     if value is None or value[:1] == b"\2":
         return None

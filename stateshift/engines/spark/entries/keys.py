@@ -22,7 +22,7 @@ StateStoreColumnFamilySchemaUtils; 3.3 to 4.3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stateshift.engines.spark.entries.encoders import PLAIN, ROW, Encoder, encoder_of
@@ -59,7 +59,8 @@ def key_rule(operator: str | None, store: str, schema: Mapping[str, Any], framed
     placed = placed_by(operator, store, key, schema["prefix"])
     if placed is None:
         raise FormatError(f"{operator} is not an operator of Spark's: how it places its keys is not known")
-    return KeyRule(schema["key"], key_encoder(key, schema["encoder"], schema["prefix"], framed), placed)
+    encoder = key_encoder(key, schema["encoder"], schema["prefix"], framed)
+    return KeyRule(schema["key"], replace(encoder, avro=bool(schema.get("avro"))), placed)
 
 
 def key_encoder(key: StructType, spec: str | None, prefix: int, framed: bool) -> Encoder:

@@ -49,6 +49,8 @@ def forms(one: StoreView, other: StoreView, alike: bool) -> tuple[Form, Form] | 
         return _as_it_is(one), _as_it_is(other)
     if not one.known or not other.known:
         return "its schema is not known in both images, and they encode rows differently"
+    if one.encoder.avro != other.encoder.avro:
+        return "its rows are Avro's in one image only"
     if one.encoder.kind in ("plain", "row") and other.encoder.kind in ("plain", "row"):
         return _bared(one), _bared(other)
     if one.key != other.key:

@@ -2,6 +2,7 @@
 
 StoreView   key, value     the columns, None where no schema tells them
             encoder, many  how keys, and whether values as lists, are put together
+            avro           how rows are decoded that are Avro's (the encoder says whether they are)
             placed         the columns that decide the shard (see `keys`), None where it is not known
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from stateshift.engines.spark.entries.encoders import PLAIN, Encoder, Row, bare, decode_key, decode_list
+from stateshift.engines.spark.entries.avro_encoders import AvroRows, avro_rows_of
+from stateshift.engines.spark.entries.encoders import PLAIN, Encoder, Row, bare, decode_key, decode_list, listed
 from stateshift.engines.spark.entries.keys import KeyRule, Path
 from stateshift.engines.spark.entries.rows import named
 from stateshift.errors import FormatError
@@ -30,11 +32,14 @@ class StoreView:
     many: bool = False
     delimiter: bytes = b""
     placed: tuple[Path, ...] | None = None
+    avro: AvroRows | None = None
 
     @classmethod
     def of_rule(cls, store: str, rule: KeyRule) -> StoreView:
         """As far as a rule tells: its keys."""
-        return cls("", store, decode_struct(rule.schema), encoder=rule.encoder, placed=rule.placed)
+        key = decode_struct(rule.schema)
+        avro = avro_rows_of(key, rule.encoder, None, {}) if rule.encoder.avro else None
+        return cls("", store, key, encoder=rule.encoder, placed=rule.placed, avro=avro)
 
     @property
     def known(self) -> bool:
@@ -42,11 +47,14 @@ class StoreView:
 
     def decode_key(self, content: bytes) -> Row:
         assert self.key is not None, "asked before whether the columns are known"
-        return decode_key(content, self.key, self.encoder)
+        return decode_key(content, self.key, self.encoder) if self.avro is None else self.avro.key(content)
 
     def decode_value(self, content: bytes) -> Row | list[Row]:
         """The value's columns, a list of such where the store keeps lists."""
         assert self.value is not None, "asked before whether the columns are known"
+        if self.avro is not None:
+            read = self.avro.value
+            return [read(row) for row in listed(content, self.delimiter)] if self.many else read(bare(content))
         if self.many:
             return decode_list(content, self.value, self.delimiter)
         return decode_row(content if self.encoder.kind == "plain" else bare(content), self.value)

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from stateshift.engines.spark.entries.avro_encoders import avro_rows_of
 from stateshift.engines.spark.entries.keys import is_collated, key_encoder, placed_by
-from stateshift.engines.spark.entries.settings import delimiter
+from stateshift.engines.spark.entries.settings import delimiter, is_avro
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.reading import SMALL
 from stateshift.errors import FormatError, MissingFile
@@ -26,7 +27,6 @@ from stateshift.storage.protocol import Storage
 from stateshift.survey import Image
 
 ROCKSDB, HDFS_BACKED = "rocksdb", "hdfs-backed"
-ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
 
 _JOIN_LISTS = ("-keyWithTsToValues", "-tsWithKey")
 
@@ -65,12 +65,14 @@ def views_of(storage: Storage, image: Image) -> Views:
         own = {path: place for path, place in files.items() if place.operator == operator.id}
         metadata = _metadata(storage, own)
         for store in operator.stores:
-            for schema, family in _schemas(storage, own, store.name):
+            schemas = _schemas(storage, own, store.name)
+            avro = is_avro(image.settings, any(family for _, family in schemas))
+            written = _written(storage, own, store.name, metadata) if avro else {}
+            for schema, family in schemas:
                 name = f"{store.name}/{schema.name}" if family else store.name
                 empty = StoreView(operator.id, name, delimiter=delimiter(image.settings))
-                avro = image.settings.get(ENCODING) == "avro" and family
-                view = empty if avro else _view(empty, schema, family, operator.provider, metadata, operator.name)
-                found[operator.id, name] = view
+                view = _view(empty, schema, family, operator.provider, metadata, operator.name)
+                found[operator.id, name] = _of_avro(view, schema, written) if avro else view
             if not any(key[0] == operator.id and key[1].split("/")[0] == store.name for key in found):
                 found[operator.id, store.name] = StoreView(operator.id, store.name)
     return Views(found)
@@ -97,6 +99,19 @@ def _view(
     placed = None if is_collated(schema.key) else placed_by(operator, name, key)
     many = family and keeps_lists(name, metadata)
     return replace(empty, key=key, value=value, encoder=encoder, many=many, placed=placed)
+
+
+def _of_avro(view: StoreView, schema: StoreSchema, written: Mapping[tuple[str, int], str]) -> StoreView:
+    """The same store, its rows Avro's: values by the schema that each of them names."""
+    if view.key is None or view.value is None:
+        return view
+    older = {number: text for (family, number), text in written.items() if family == schema.name}
+    try:
+        values = {number: decode_struct(text) for number, text in older.items()} | {schema.value_id: view.value}
+        encoder = replace(view.encoder, avro=True)
+        return replace(view, encoder=encoder, avro=avro_rows_of(view.key, encoder, view.value, values))
+    except FormatError:
+        return StoreView(view.operator, view.store, delimiter=view.delimiter)
 
 
 def _with_wide_timeout(value: StructType, operator: str | None) -> StructType:
@@ -134,6 +149,22 @@ def _schemas(storage: Storage, files: Mapping[str, CheckpointPath], store: str) 
         if found is not None:
             return [(one, version >= 0) for one in found.stores[: None if version >= 0 else 1]]
     return []
+
+
+def _written(
+    storage: Storage,
+    files: Mapping[str, CheckpointPath],
+    store: str,
+    metadata: operator_metadata.OperatorMetadata | None,
+) -> dict[tuple[str, int], str]:
+    """Column family, number of a schema of its values -> that schema. Files that the metadata does not name are of
+    batches that were begun again."""
+    told = {path.rpartition("/")[2] for one in (metadata.stores if metadata else ()) for path in one.schema_paths}
+    own = [(place.version, path) for path, place in files.items()
+           if place.area == "state-schema" and place.store == store and place.version is not None
+           and (not told or path.rpartition("/")[2] in told)]  # fmt: skip
+    decoded = (_decoded(storage, path, decode_schema) for _, path in sorted(own))
+    return {(one.name, one.value_id): one.value for file in decoded if file for one in file.stores}
 
 
 def _decoded(storage: Storage, path: str, decode: Callable[[bytes], T]) -> T | None:

@@ -8,6 +8,7 @@ from shlex import quote
 from typing import Any
 
 from stateshift.engines.spark.entries.keys import KeyRule, is_session, nameable
+from stateshift.engines.spark.entries.settings import ENCODING, ENCODINGS
 from stateshift.engines.spark.findings.evolve import of_evolution
 from stateshift.engines.spark.findings.versions import of_versions
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
@@ -17,12 +18,10 @@ from stateshift.engines.spark.reshaping.stores import StoreState, partitions_of,
 from stateshift.engines.spark.reshaping.sums import cannot_add
 from stateshift.engines.spark.reshaping.wishes import PROVIDER, Wishes, wishes_of
 from stateshift.engines.spark.reshaping.zip_format import other_format, seems_4_0, target_version
-from stateshift.formats.spark.types import decode_struct
 from stateshift.spec import JobSpec
 from stateshift.survey import Facts, Finding, Image
 
 ZIP_FORMAT = "zip-format"
-ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
 
 
 def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
@@ -149,7 +148,7 @@ def _of_partitions(wishes: Wishes, image: Image, name: str, stores: tuple[StoreS
     if before == wishes.partitions:
         yield Finding("note", f"{name} has {before} partitions already")
         return
-    if image.settings.get(ENCODING, "unsaferow") != "unsaferow":
+    if image.settings.get(ENCODING, "unsaferow") not in ENCODINGS:
         yield Finding(
             "refuse",
             f"{name} encodes its rows as {image.settings[ENCODING]}: their keys cannot be read",
@@ -209,7 +208,7 @@ def _of_merge(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
                       hint="one after the other: two jobs")  # fmt: skip
     columns = list(wishes.merge.get("sum", ()))
     schemas = [schema for image in facts.source.images for schema in image.details.get("schemas", {}).values()]
-    if columns and all(cannot_add(decode_struct(schema["value"]), columns) for schema in schemas):
+    if columns and all(cannot_add(schema, columns) for schema in schemas):
         yield Finding("refuse", f"no state has columns {', '.join(columns)} that can be added",
                       hint="stateshift inspect --entries shows them")  # fmt: skip
     elif columns:

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from shlex import quote
 from typing import Any
 
+from stateshift.engines.spark.entries.settings import ENCODING
 from stateshift.engines.spark.reshaping.evolving import Evolution, evolution_of, wanted
 from stateshift.engines.spark.reshaping.stores import StoreState, partitions_of
 from stateshift.engines.spark.reshaping.wishes import Wishes
 from stateshift.formats.spark.row_change import Unfit
 from stateshift.survey import Finding, Image
 
-ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
 # Spark's own column families are bound to each other: a row more in one of them is one too few in another.
 OWN = ("$", "-keyToNumValues", "-tsWithKey")
 

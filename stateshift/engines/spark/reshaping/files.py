@@ -38,7 +38,6 @@ from stateshift.engines.spark.reshaping.session_keys import sessions_of
 from stateshift.engines.spark.reshaping.sums import cannot_add
 from stateshift.engines.spark.reshaping.wishes import wishes_of
 from stateshift.engines.spark.reshaping.zip_format import zip_format, zip_format_guessed
-from stateshift.formats.spark.types import decode_struct
 from stateshift.spec import JobSpec
 from stateshift.step import CompareImages, TransformShard
 from stateshift.survey import Facts, ShardFiles
@@ -181,7 +180,7 @@ def _sums(asked: Asked) -> dict[str, Any]:
     return {
         store: {"schema": schema["value"], "columns": columns, "framed": asked.provider == ROCKSDB}
         for store, schema in schemas.items()
-        if columns and cannot_add(decode_struct(schema["value"]), columns) is None
+        if columns and cannot_add(schema, columns) is None
     }
 
 

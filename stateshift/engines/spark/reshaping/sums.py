@@ -35,11 +35,13 @@ def adders(operator: str, sums: Mapping[str, Mapping[str, Any]]) -> dict[str, Ad
     }
 
 
-def cannot_add(schema: StructType, columns: list[str]) -> str | None:
-    """The first of the columns that is not there, or of a type that cannot be added."""
+def cannot_add(schema: Mapping[str, Any], columns: list[str]) -> str | None:
+    """The first of the columns that is not there, or of a type that cannot be added; in Avro rows none has a place of
+    its own."""
+    value = decode_struct(schema["value"])
     for column in columns:
-        kinds = [kind for name, kind in zip(schema.names, schema.types, strict=True) if name == column]
-        if not kinds or not all(_width(kind) for kind in kinds):
+        kinds = [kind for name, kind in zip(value.names, value.types, strict=True) if name == column]
+        if schema.get("avro") or not kinds or not all(_width(kind) for kind in kinds):
             return column
     return None
 

@@ -76,7 +76,7 @@ def surveyed_image(
             "offsets": len(found.offsets),
             "commits": len(found.commits),
             **({"newest": newest} if rewound else {}),
-            **({"schemas": _schemas(reading, found, operators, epoch)} if changes else {}),
+            **({"schemas": _schemas(reading, found, operators, epoch, settings)} if changes else {}),
         },
     )  # fmt: skip
 
@@ -97,11 +97,16 @@ def _rewind(reading: Reading, found: Found, changes: Sequence[Mapping[str, Any]]
 
 
 def _schemas(
-    reading: Reading, found: Found, operators: tuple[Operator, ...], epoch: int | None
+    reading: Reading,
+    found: Found,
+    operators: tuple[Operator, ...],
+    epoch: int | None,
+    settings: Mapping[str, str],
 ) -> Mapping[str, Mapping[str, Any]]:
     stores = {operator.id: tuple(store.name for store in operator.stores) for operator in operators}
     newest = {operator: newest_metadata(found, operator, epoch) for operator in stores}
-    return schemas_of(reading, stores, found.operator_files, {o: path for o, path in newest.items() if path})
+    applying = {operator: path for operator, path in newest.items() if path}
+    return schemas_of(reading, stores, found.operator_files, applying, settings)
 
 
 def _without_fence(reading: Reading, found: Found) -> str | None:

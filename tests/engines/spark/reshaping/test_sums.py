@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stateshift.engines.spark.reshaping.sums import adders
+from stateshift.engines.spark.reshaping.sums import adders, cannot_add
 from stateshift.engines.spark.reshaping.uniting import united
 from stateshift.errors import Incompatible
 from stateshift.formats.blocks import Binary, binary, block_of
@@ -97,3 +97,8 @@ def test_each_key_is_there_once_wherever_its_records_are_cut(keys: list[int], ea
     for key, value in records:
         expected[key] = expected.get(key, b"") + value
     assert dict(found) == expected and len(found) == len(expected)
+
+
+def test_in_avro_rows_no_column_has_a_place_where_it_could_be_added() -> None:
+    assert cannot_add({"value": SCHEMA}, ["n"]) is None
+    assert cannot_add({"value": SCHEMA, "avro": True}, ["n"]) == "n"

@@ -1,0 +1,156 @@
+"""Many Avro rows decoded at once: rows of one schema as an Arrow array, column by column instead of row by row.
+
+    bare(content, starts, ends, columns)            rows behind 00
+    numbered(content, starts, ends, columns, id)    rows behind 00 | i16LE id
+    marked(content, starts, ends, columns)          columns that order keys: each one binary, its mark before the value
+
+Where a column begins, only the one before it tells; but so it is in every row, and a step is taken in all of them at
+once. Decimals, arrays and maps are left to `formats.spark.avro_rows`, as is everything odd: None is given for them.
+That both ways agree is tested on every golden checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from stateshift.engines.spark.entries.columns import arrow_type
+from stateshift.formats.binaries import joined
+from stateshift.formats.blocks import Flags, Ints, cut
+from stateshift.formats.spans import Content, spans, words
+from stateshift.formats.spark.types import Atomic, DataType, StructType
+
+_WHOLE = {"byte": 8, "short": 16, "integer": 32, "date": 32, "long": 64, "timestamp": 64, "timestamp_ntz": 64}
+
+
+class _Odd(Exception):
+    """Something that is decoded row by row, or refused so."""
+
+
+def bare(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa.Array | None:
+    if (ends <= starts).any() or content[starts].any():
+        return None
+    return _rows(content, starts + 1, ends, columns)
+
+
+def numbered(content: Content, starts: Ints, ends: Ints, columns: StructType, number: int) -> pa.Array | None:
+    head = np.frombuffer(b"\0" + number.to_bytes(2, "little", signed=True), np.uint8)
+    if (ends - starts < 3).any() or (content[starts[:, None] + np.arange(3)] != head).any():
+        return None
+    return _rows(content, starts + 3, ends, columns)
+
+
+def marked(content: Content, starts: Ints, ends: Ints, columns: StructType) -> list[Any] | None:
+    count = 2 * len(columns.types)
+    decoded = bare(content, starts, ends, StructType(tuple(map(str, range(count))), (Atomic("binary"),) * count))
+    if decoded is None or any(column.null_count for column in decoded.flatten()):
+        return None
+    halves = [column.cast(pa.large_binary()) for column in decoded.flatten()]
+    if any((spans(mark).sizes != 1).any() for mark in halves[::2]):
+        return None
+    return [joined(mark, value) for mark, value in zip(halves[::2], halves[1::2], strict=True)]
+
+
+def _rows(content: Content, starts: Ints, ends: Ints, columns: StructType) -> pa.Array | None:
+    if not columns.types or not len(starts) or (starts > ends).any():
+        return None
+    steps = _Steps(content, starts.astype(np.int64), ends)
+    try:
+        found = steps.struct(np.arange(len(starts)), columns)
+    except _Odd:
+        return None
+    return found if (steps.at == ends).all() else None
+
+
+@dataclass
+class _Steps:
+    """How far each row has been read. A step is taken in some of the rows, whose numbers are `here`."""
+
+    content: Content
+    at: Ints
+    ends: Ints
+
+    def struct(self, here: Ints, columns: StructType) -> pa.Array:
+        if not columns.types:
+            raise _Odd
+        fields = [self._column(here, kind) for kind in columns.types]
+        return pa.StructArray.from_arrays(fields, fields=list(arrow_type(columns)))
+
+    def _column(self, here: Ints, kind: DataType) -> pa.Array:
+        if kind == Atomic("void"):
+            return pa.nulls(len(here))
+        branches = self._bytes(here)
+        valid = branches == 2
+        if (branches[~valid] != 0).any():
+            raise _Odd
+        if valid.all():
+            return self._value(here, kind)
+        places = pa.array(np.cumsum(valid) - 1, mask=~valid)
+        return self._value(here[valid], kind).take(places)
+
+    def _value(self, here: Ints, kind: DataType) -> pa.Array:
+        match kind:
+            case StructType():
+                return self.struct(here, kind)
+            case Atomic(name) if name in _WHOLE:
+                return self._whole(here, _WHOLE[name], arrow_type(kind))
+            case Atomic("float" | "double" as name):
+                return self._floats(here, 4 if name == "float" else 8)
+            case Atomic("boolean"):
+                found = self._bytes(here)
+                if (found > 1).any():
+                    raise _Odd
+                return pa.array(found == 1)
+            case Atomic("string" | "binary"):
+                return self._texts(here, arrow_type(kind))
+        raise _Odd
+
+    def _bytes(self, here: Ints) -> Any:
+        """The next byte of each."""
+        at = self.at[here]
+        self._check(at < self.ends[here])
+        self.at[here] = at + 1
+        return self.content[at]
+
+    def _varints(self, here: Ints) -> Ints:
+        numbers, places = np.zeros(len(here), np.uint64), np.arange(len(here))
+        for shift in range(0, 70, 7):
+            found = self._bytes(here[places]).astype(np.uint64)
+            self._check(found <= (1 if shift == 63 else 255))
+            numbers[places] |= (found & np.uint64(127)) << np.uint64(shift)
+            places = places[found > 127]
+            if not len(places):
+                break
+        return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(np.int64)
+
+    def _whole(self, here: Ints, bits: int, wanted: pa.DataType) -> pa.Array:
+        numbers = self._varints(here)
+        narrow = numbers.astype(f"i{bits // 8}")
+        self._check(narrow == numbers)
+        return pa.array(narrow).view(wanted)
+
+    def _floats(self, here: Ints, size: int) -> pa.Array:
+        at = self.at[here]
+        self._check(at + size <= self.ends[here])
+        self.at[here] = at + size
+        found = words(self.content, at)
+        return pa.array(found.view("<f8") if size == 8 else found.astype("<u4").view("<f4"))
+
+    def _texts(self, here: Ints, wanted: pa.DataType) -> pa.Array:
+        sizes = self._varints(here)
+        at = self.at[here]
+        self._check((sizes >= 0) & (sizes <= self.ends[here] - at))
+        if int(sizes.sum()) >= 1 << 31:
+            raise _Odd
+        self.at[here] = at + sizes
+        try:
+            return cut(self.content, at, at + sizes).cast(wanted)
+        except pa.ArrowInvalid as error:  # not UTF-8
+            raise _Odd from error
+
+    def _check(self, right: Flags) -> None:
+        if not right.all():
+            raise _Odd

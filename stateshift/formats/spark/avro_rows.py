@@ -1,0 +1,286 @@
+"""Avro rows: the bytes of a row of transformWithState under `stateStore.encodingFormat=avro`, read by its columns.
+
+    row       its columns, one behind the other
+    column    00 null, or 02 and the value; a void column is no byte at all
+    value     boolean: 00 or 01       byte short integer long date timestamp timestamp_ntz: zigzag varint
+              float double: little-endian       decimal(p, s): unscaled, big-endian, of as many bytes as p digits need
+              string binary: varint size | bytes       struct: its columns
+              array: (varint count | items)* | 00       map: (varint count | (varint size | key | value)*)* | 00
+                a count below zero is followed by the block's size in bytes; items and values that are structs, arrays
+                or maps are like columns, 00 or 02 and the value, others the bare value
+
+    row_reader(columns)           content, offset -> the row that stands there, up to the end; as `unsafe_row` has it
+    row_reader(columns, wanted)   the same as a row of other columns: what Spark makes of a row that was written before
+                                  the schema became another: columns by name, new ones null, numbers widened
+
+Source: Spark, SchemaConverters.toAvroTypeWithDefaults (which makes everything null-able but the items of arrays and the
+values of maps), AvroSerializer, AvroDeserializer; Avro 1.12, specification, "Binary encoding", "Schema resolution".
+
+What Spark refuses to encode so (intervals, variants, maps whose keys are not strings) is refused here, and arrays of
+void, whose items take no byte: their count would be bounded by nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from stateshift.errors import FormatError
+from stateshift.formats.spark.types import ArrayType, Atomic, DataType, DecimalType, MapType, StructType
+from stateshift.formats.spark.unsafe_row import scaled
+
+# The value that begins at an offset, and where it ends.
+Reader = Callable[[bytes, int], tuple[Any, int]]
+Row = tuple[Any, ...]
+
+_BITS = {"byte": 8, "short": 16, "integer": 32, "date": 32, "long": 64, "timestamp": 64, "timestamp_ntz": 64}
+_FLOATS = {"float": struct.Struct("<f"), "double": struct.Struct("<d")}
+
+_WIDER = {
+    "byte": ("short", "integer", "long", "float", "double"),
+    "short": ("integer", "long", "float", "double"),
+    "integer": ("long", "float", "double"),
+    "long": ("float", "double"),
+    "float": ("double",),
+}
+
+
+def row_reader(written: StructType, wanted: StructType | None = None) -> Callable[[bytes, int], Row]:
+    """FormatError where a type of the columns cannot be, or cannot become that of the wanted ones."""
+    try:
+        read = _record(written, wanted or written)
+    except RecursionError as error:
+        raise FormatError("a schema is nested too deeply", None, 0) from error
+
+    def row(content: bytes, offset: int) -> Row:
+        try:
+            found, end = read(content, offset)
+        except IndexError as error:
+            raise FormatError("a row ends inside of its columns", None, len(content)) from error
+        if end != len(content):
+            raise FormatError("a row goes on behind its last column", None, end)
+        values: Row = found
+        return values
+
+    return row
+
+
+def bytes_of(decimal: DecimalType) -> int:
+    """How many bytes hold every number of so many digits (Decimal.minBytesForPrecision)."""
+    most: int = 10**decimal.precision
+    return (most.bit_length() + 8) // 8
+
+
+def _record(written: StructType, wanted: StructType) -> Reader:
+    if written == wanted:
+        return _columns([_column(kind, kind) for kind in written.types])
+    places = {name: at for at, name in enumerate(wanted.names)}
+    here = [places.get(name) for name in written.names]
+    kinds = zip(here, written.types, strict=True)
+    read = _columns([_column(kind, kind if at is None else wanted.types[at]) for at, kind in kinds])
+    order = [here.index(at) if at in here else None for at in range(len(wanted.names))]
+
+    def record(content: bytes, at: int) -> tuple[Row, int]:
+        row, at = read(content, at)
+        return tuple(None if one is None else row[one] for one in order), at
+
+    return record
+
+
+def _columns(readers: list[Reader]) -> Reader:
+    def columns(content: bytes, at: int) -> tuple[Row, int]:
+        row = []
+        for read in readers:
+            value, at = read(content, at)
+            row.append(value)
+        return tuple(row), at
+
+    return columns
+
+
+def _column(written: DataType, wanted: DataType) -> Reader:
+    """A value, or null: of a union there are two branches."""
+    if written == Atomic("void"):
+        return lambda content, at: (None, at)
+    read = _value(written, wanted)
+
+    def column(content: bytes, at: int) -> tuple[Any, int]:
+        branch = content[at]
+        if branch == 2:
+            return read(content, at + 1)
+        if branch:
+            raise FormatError(f"a column begins with {branch:#04x}, which is neither null nor a value", None, at)
+        return None, at + 1
+
+    return column
+
+
+def _value(written: DataType, wanted: DataType) -> Reader:
+    match written, wanted:
+        case StructType(), StructType():
+            return _record(written, wanted)
+        case ArrayType(Atomic("void")), _:
+            raise FormatError("an array of void in Avro rows: nothing bounds how many items it claims")
+        case ArrayType(one), ArrayType(other):
+            return _blocks(_item(one, other))
+        case MapType(Atomic("string"), one), MapType(Atomic("string"), other):
+            return _blocks(_pair(_item(one, other)))
+        case DecimalType(), _ if written == wanted:
+            return _decimal(written)
+        case Atomic(name), _ if written == wanted:
+            return _atomic(name)
+        case Atomic(name), Atomic(other) if other in _WIDER.get(name, ()):
+            return _widened(_atomic(name), other)
+        case Atomic("string" | "binary"), Atomic("string" | "binary"):
+            return _text if wanted == Atomic("string") else _binary
+    if written == wanted:
+        raise FormatError(f"Avro rows with a column of type {_named(written)}, which Spark does not write")
+    raise FormatError(f"a column was of type {_named(written)} and is of type {_named(wanted)} now")
+
+
+def _item(written: DataType, wanted: DataType) -> Reader:
+    nullable = isinstance(written, StructType | ArrayType | MapType) or written == Atomic("void")
+    return _column(written, wanted) if nullable else _value(written, wanted)
+
+
+def _atomic(name: str) -> Reader:
+    if name in _BITS:
+        return _long if name == "long" else _whole(_BITS[name])
+    if name in _FLOATS:
+        return _floating(_FLOATS[name])
+    found = {"boolean": _boolean, "string": _text, "binary": _binary}.get(name)
+    if found is None:
+        raise FormatError(f"Avro rows with a column of type {name}, which Spark does not write")
+    return found
+
+
+def _boolean(content: bytes, at: int) -> tuple[bool, int]:
+    if content[at] > 1:
+        raise FormatError("a boolean is neither 0 nor 1", None, at)
+    return content[at] == 1, at + 1
+
+
+def _long(content: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint: seven bits to the byte, the lowest first; of the number the lowest bit is its sign."""
+    start, byte = at, content[at]
+    number, shift = byte & 0x7F, 7
+    while byte > 127:
+        at += 1
+        byte = content[at]
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if shift > 70 or number >> 64:
+            raise FormatError("a number has more than 64 bits", None, start)
+    return (number >> 1) ^ -(number & 1), at + 1
+
+
+def _whole(bits: int) -> Reader:
+    half = 1 << bits - 1
+
+    def whole(content: bytes, at: int) -> tuple[int, int]:
+        number, end = _long(content, at)
+        if not -half <= number < half:
+            raise FormatError(f"a number has more than {bits} bits", None, at)
+        return number, end
+
+    return whole
+
+
+def _floating(form: struct.Struct) -> Reader:
+    size = form.size
+
+    def floating(content: bytes, at: int) -> tuple[float, int]:
+        return form.unpack(_taken(content, at, size))[0], at + size
+
+    return floating
+
+
+def _widened(read: Reader, into: str) -> Reader:
+    if into not in _FLOATS:
+        return read
+    form = _FLOATS[into]
+
+    def widened(content: bytes, at: int) -> tuple[float, int]:
+        value, at = read(content, at)
+        return form.unpack(form.pack(value))[0], at
+
+    return widened
+
+
+def _decimal(kind: DecimalType) -> Reader:
+    size, scale, most = bytes_of(kind), kind.scale, 10**kind.precision
+
+    def decimal(content: bytes, at: int) -> tuple[Any, int]:
+        number = int.from_bytes(_taken(content, at, size), "big", signed=True)
+        if abs(number) >= most:
+            raise FormatError(f"a decimal has more than {kind.precision} digits", None, at)
+        return scaled(number, scale), at + size
+
+    return decimal
+
+
+def _binary(content: bytes, at: int) -> tuple[bytes, int]:
+    size, start = _long(content, at)
+    if size < 0:
+        raise FormatError(f"a value claims {size} bytes", None, at)
+    return _taken(content, start, size), start + size
+
+
+def _text(content: bytes, at: int) -> tuple[str, int]:
+    found, end = _binary(content, at)
+    return found.decode("utf-8", "surrogateescape"), end
+
+
+def _pair(read: Reader) -> Reader:
+    def pair(content: bytes, at: int) -> tuple[tuple[str, Any], int]:
+        key, at = _text(content, at)
+        value, at = read(content, at)
+        return (key, value), at
+
+    return pair
+
+
+def _blocks(read: Reader) -> Reader:
+    """Items take a byte at least, so none can claim more of them than there are bytes."""
+
+    def blocks(content: bytes, at: int) -> tuple[tuple[Any, ...], int]:
+        items: list[Any] = []
+        while True:
+            start, (count, at) = at, _long(content, at)
+            if count == 0:
+                return tuple(items), at
+            end = None
+            if count < 0:
+                size, at = _long(content, at)
+                count, end = -count, at + size
+            if count > len(content) - at:
+                raise FormatError(f"an array or a map claims {count} items", None, start)
+            for _ in range(count):
+                item, at = read(content, at)
+                items.append(item)
+            if end not in (None, at):
+                raise FormatError("a block of items is not of the size it claims", None, start)
+
+    return blocks
+
+
+def _taken(content: bytes, at: int, size: int) -> bytes:
+    end = at + size
+    if end > len(content):
+        raise FormatError(f"a value of {size} bytes goes on behind the end of its row", None, at)
+    return bytes(content[at:end])
+
+
+def _named(kind: DataType) -> str:
+    match kind:
+        case Atomic(name):
+            return name
+        case DecimalType(precision, scale):
+            return f"decimal({precision},{scale})"
+        case ArrayType(element):
+            return f"array of {_named(element)}"
+        case MapType(key, value):
+            return f"map of {_named(key)} to {_named(value)}"
+        case StructType():
+            return "struct"
