@@ -8,24 +8,31 @@
     checks    what has to hold between the parts
     parse     all of these in their order; `write` is its inverse; `schema` tells editors the same
 
-Pure, and quick to import. Locations are in the normal form of `location`.
+Pure. Locations are in the normal form of `location`. Each module is imported when something of it is first asked for:
+who only names a location waits for no spec.
 """
 
-from stateshift.spec.model import (
-    ClusterSpec,
-    DataSpec,
-    FlinkJob,
-    HashProfile,
-    JobSpec,
-    Mode,
-    OperatorSpec,
-    Spec,
-    SubmitSpec,
-    Verify,
-)
-from stateshift.spec.parse import parse_spec
-from stateshift.spec.schema import schema_text, spec_schema
-from stateshift.spec.write import to_plain_spec
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stateshift.spec.model import (
+        ClusterSpec,
+        DataSpec,
+        FlinkJob,
+        HashProfile,
+        JobSpec,
+        Mode,
+        OperatorSpec,
+        Spec,
+        SubmitSpec,
+        Verify,
+    )
+    from stateshift.spec.parse import parse_spec
+    from stateshift.spec.schema import schema_text, spec_schema
+    from stateshift.spec.write import to_plain_spec
 
 __all__ = [
     "ClusterSpec",
@@ -43,3 +50,11 @@ __all__ = [
     "spec_schema",
     "to_plain_spec",
 ]
+
+_HOMES = {"parse_spec": "parse", "schema_text": "schema", "spec_schema": "schema", "to_plain_spec": "write"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'model')}"), name)
