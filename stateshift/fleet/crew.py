@@ -15,6 +15,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Protocol
 
 from stateshift.engines.spark.deep.portions import portions
@@ -27,6 +28,7 @@ from stateshift.fleet.orders import (
 )
 from stateshift.plain import from_plain, to_plain
 from stateshift.step import CompareImages, CopyFiles, Discrepancy, Evidence, Step, TransformShard
+from stateshift.step.images import Fold, Side, folds_together
 from stateshift.storage import locations
 from stateshift.survey import Finding, Image, Survey
 from stateshift.world import Meter, Unwatched, World
@@ -115,11 +117,35 @@ class Crew:
             self._meter.say(f"fleet: the throttle is shared out, a {slots}th to each step at work")
 
     def run(self, step: Step, world: World) -> Evidence:
+        if isinstance(step, CompareImages) and step.bytes >= WORTHWHILE_BYTES:
+            return self._compared(step, world)
         done, again = self._asked("run", step.name, world, step=to_plain(step))
         evidence = with_repeated(done, again)
         self._see(step, evidence, world)
         world.meter.done(step.files, step.bytes)
         return evidence
+
+    def _compared(self, step: CompareImages, world: World) -> Evidence:
+        """A comparison that is worth it shard by shard, the sums of which are the step's."""
+        orders = [
+            (f"{step.name}/{name}/{number}", replace(side, shards=(shard,)))
+            for name, side in zip(("source", "target"), step.sides, strict=True)
+            for number, shard in enumerate(side.shards)
+        ]
+
+        def one(order: tuple[str, Side]) -> Fold:
+            label, side = order
+            fold: Fold = self._asked("sum", label, world, side=to_plain(side), engine=step.engine)[0]
+            return fold
+
+        with ThreadPoolExecutor(min(THREADS_MAX, len(orders), max(1, self._carrier.slots(len(orders))))) as threads:
+            try:
+                folds = list(threads.map(one, orders))
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+        count = len(step.source_shards)
+        return step.judged(folds_together(folds[:count]), folds_together(folds[count:]), world)
 
     def holds(self, step: Step, world: World, evidence: Evidence) -> list[Discrepancy]:
         done, _ = self._asked("holds", step.name, world, step=to_plain(step), evidence=evidence)

@@ -20,6 +20,7 @@ from stateshift.engines.spark.deep import everything as deep
 from stateshift.errors import ClusterError, StateshiftError
 from stateshift.fleet import comparing
 from stateshift.fleet.orders import decode_order, decode_step, encode_answer, encode_error
+from stateshift.step.images import Side, fold_entries
 from stateshift.storage import locations
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
@@ -85,6 +86,11 @@ def _holds(order: Order, world: World) -> Any:
     return decode_step(order["step"]).holds(world, order["evidence"])
 
 
+def _sum(order: Order, world: World) -> Any:
+    """What the entries of some shards come to."""
+    return fold_entries(plain.from_plain(Side, order["side"]), order["engine"], world)
+
+
 def _deep(order: Order, world: World) -> Any:
     """What is wrong with a portion of an image, beyond what its survey has said."""
     survey: Survey = plain.from_plain(Survey, order["survey"])
@@ -124,6 +130,7 @@ def _broke(error: Exception) -> dict[str, Any]:
 _ASKED: Mapping[str, Callable[[Order, World], Any]] = {
     "run": _run,
     "holds": _holds,
+    "sum": _sum,
     "deep": _deep,
     "fold": comparing.fold_here,
     "pick": comparing.pick_here,

@@ -7,7 +7,7 @@ byte instead, and so is everything where the spec asks for `digests`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from stateshift.formats.blocks import Block
 
 Fold = dict[str, list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Shards somewhere, and the settings by which their rows are read."""
+
+    location: str
+    shards: tuple[ShardFiles, ...]
+    settings: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +62,19 @@ class CompareImages:
         return f"compare {len(self.source_shards)} shards and {len(self.paths)} files with {self.target}"
 
     def run(self, world: World) -> Evidence:
+        found, there = (fold_entries(side, self.engine, world) for side in self.sides)
+        return self.judged(found, there, world)
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """What is folded: the source, and the target."""
+        shards = self.source_shards if self.target_shards is None else self.target_shards
+        settings = self.settings if self.target_settings is None else self.target_settings
+        return Side(self.source, self.source_shards, self.settings), Side(self.target, shards, settings)
+
+    def judged(self, found: Fold, there: Fold, world: World) -> Evidence:
+        """The evidence, from what both sides came to, whoever has folded them."""
         source, target = world.storage(self.source), world.storage(self.target)
-        read = world.entries.get(self.engine)
-        found = fold_entries(read, source, self.source_shards, self.settings, world)
-        there = self._of_target(read, target, world)
         different = sorted(o for o in found.keys() | there.keys() if found.get(o) != there.get(o))
         if different:
             first = different[0]
@@ -75,9 +93,8 @@ class CompareImages:
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         """Whether the target still folds to what was compared: the source may have been retired since."""
-        target, read = world.storage(self.target), world.entries.get(self.engine)
         try:
-            there = self._of_target(read, target, world)
+            there = fold_entries(self.sides[1], self.engine, world)
         except (FormatError, MissingFile) as error:
             return [Discrepancy(self.target, "the compared entries", str(error))]
         wanted = {o: [e["entries"], int(e["digest"], 16)] for o, e in evidence["operators"].items()}
@@ -90,29 +107,33 @@ class CompareImages:
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         return []
 
-    def _of_target(self, read: EntriesReader | None, target: Storage, world: World) -> Fold:
-        shards = self.source_shards if self.target_shards is None else self.target_shards
-        settings = self.settings if self.target_settings is None else self.target_settings
-        return fold_entries(read, target, shards, settings, world)
 
-
-def fold_entries(
-    read: EntriesReader | None,
-    storage: Storage,
-    shards: tuple[ShardFiles, ...],
-    settings: Mapping[str, str],
-    world: World,
-) -> Fold:
+def fold_entries(side: Side, engine: str, world: World) -> Fold:
     """Count and hash sum of the entries, per operator."""
-    folded: Fold = {}
-    for shard in shards:
-        world.check_interrupted()
-        assert read is not None, "a plan that compares entries is only made where they can be read"
-        sums = folded.setdefault(shard.operator, [0, 0])
-        for store, block in read(storage.chunks, shard, settings):
-            sums[0] += len(block)
-            sums[1] = (sums[1] + _sum_of_hashes(store, block)) % (1 << 128)
-    return folded
+    storage, read = world.storage(side.location), world.entries.get(engine)
+    return folds_together(_folded(read, storage, shard, side.settings, world) for shard in side.shards)
+
+
+def folds_together(folds: Iterable[Fold]) -> Fold:
+    """Of shards, or of any parts: their sums."""
+    whole: Fold = {}
+    for fold in folds:
+        for operator, (count, total) in fold.items():
+            sums = whole.setdefault(operator, [0, 0])
+            sums[:] = [sums[0] + count, (sums[1] + total) % (1 << 128)]
+    return whole
+
+
+def _folded(
+    read: EntriesReader | None, storage: Storage, shard: ShardFiles, settings: Mapping[str, str], world: World
+) -> Fold:
+    world.check_interrupted()
+    assert read is not None, "a plan that compares entries is only made where they can be read"
+    count, total = 0, 0
+    for store, block in read(storage.chunks, shard, settings):
+        count += len(block)
+        total += _sum_of_hashes(store, block)
+    return {shard.operator: [count, total % (1 << 128)]}
 
 
 def _sum_of_hashes(store: str, block: Block) -> int:

@@ -12,18 +12,19 @@ from typing import Any
 import pytest
 
 from stateshift import executor
-from stateshift.errors import ClusterError, Interrupted, MissingFile
+from stateshift.errors import ClusterError, Interrupted, MissingFile, VerifyError
 from stateshift.fleet import Crew
 from stateshift.fleet.crew import ATTEMPTS_MAX, WORTHWHILE_BYTES
 from stateshift.fleet.orders import Broke
+from stateshift.formats.blocks import Block, block_of
 from stateshift.journal import Journal, RunFailed, RunResumed
 from stateshift.plan import Plan
 from stateshift.step import CompareImages, CopyFiles, Evidence, TransformShard, WriteFile
 from stateshift.storage.memory import ProcessGone
 from stateshift.storage.temporaries import apart
 from stateshift.storage.wrappers import Pace
-from stateshift.survey import FileInfo
-from stateshift.world import Unwatched, World
+from stateshift.survey import FileInfo, ShardFiles
+from stateshift.world import Read, Unwatched, World
 from tests.support.fleet import MemoryCarrier
 from tests.support.steps import SOURCE, TARGET, KeptLines, Stage, Told, journal_of, phase, plan_of
 
@@ -94,6 +95,50 @@ def test_a_fleet_leaves_the_same_bytes_and_the_same_journal() -> None:
     assert contents(there) == contents(here)
     assert told_of(together) == told_of(alone)
     assert sorted(carrier.carried) == sorted(step.name for step in plan() if step.kind != "WriteFile")
+
+
+def words(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[tuple[str, Block]]:
+    """A toy engine: each word of a file is a key, its length the value."""
+    for path in shard.files:
+        found = b"".join(read(path)).split()
+        yield shard.store, block_of([(word, b"%d" % len(word)) for word in found])
+
+
+def shard_of(number: int, *paths: str) -> ShardFiles:
+    return ShardFiles("0", "default", number, paths)
+
+
+def dealt_anew(**files: bytes) -> tuple[Stage, CompareImages]:
+    """Two shards that became three, and the step that compares them."""
+    made = Stage()
+    made.give(SOURCE, a=b"eins zwei drei", b=b"vier")
+    made.give(TARGET, **{"x": b"zwei", "y": b"vier eins", "z": b"drei", **files})
+    before = (shard_of(0, "a"), shard_of(1, "b"))
+    after = (shard_of(0, "x"), shard_of(1, "y"), shard_of(2, "z"))
+    return made, CompareImages("compare/0", "spark", SOURCE, TARGET, before, after, (), {}, WORTHWHILE_BYTES)
+
+
+def test_a_large_comparison_is_spread_over_its_shards_and_comes_to_the_same() -> None:
+    made, step = dealt_anew()
+    world = replace(made.world, entries={"spark": words})
+    carrier = MemoryCarrier(lambda order: world, lose=lambda label, attempt: "after" if attempt == 0 else None)
+    evidence = Crew(carrier).run(step, world)
+    assert evidence == step.run(world)
+    assert evidence["operators"]["0"]["entries"] == 4
+    asked = [f"compare/0/{side}/{n}" for side, count in (("source", 2), ("target", 3)) for n in range(count)]
+    assert sorted(carrier.carried) == sorted(asked * 2), "each was lost once, and repeated"
+    small = replace(step, size=WORTHWHILE_BYTES - 1)
+    carrier = MemoryCarrier(lambda order: world)
+    assert Crew(carrier).run(small, world) == evidence
+    assert carrier.carried == ["compare/0"]
+
+
+@pytest.mark.parametrize("files", [{"z": b"drei drei"}, {"z": b"dreI"}, {"z": b""}])
+def test_a_large_comparison_finds_what_differs(files: dict[str, bytes]) -> None:
+    made, step = dealt_anew(**files)
+    world = replace(made.world, entries={"spark": words})
+    with pytest.raises(VerifyError, match="does not hold the same entries"):
+        Crew(MemoryCarrier(lambda order: world)).run(step, world)
 
 
 def test_progress_is_told_once_for_each_step() -> None:
