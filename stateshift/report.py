@@ -1,9 +1,9 @@
 """The run, told to a person or a program. Nothing is in a report that is not in the journal.
 
-Report
-  state, jobs
-    job        phases as a timeline, downtime, what a rollback had to leave
-  failure
+    Report
+      state, jobs
+        job        phases as a timeline, downtime, what a rollback had to leave
+      failure
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The workdir: where spec, plans, journal and report of a migration are kept.
 
-WORKDIR/
-  spec.json        the spec as it was given (our dialect)
-  journal          one record a line, each on disk before the next effect
-  plans/0.json …   the adopted plans, each on disk before the record that adopts it
-  report.json      the last report
-  held             flocked by the process at work: it lets go when it dies, however it dies
-  jobs/            what the clusters keep of the jobs they started
+    WORKDIR/
+      spec.json        the spec as it was given (our dialect)
+      journal          one record a line, each on disk before the next effect
+      plans/0.json …   the adopted plans, each on disk before the record that adopts it
+      report.json      the last report
+      held             flocked by the process at work: it lets go when it dies, however it dies
+      jobs/            what the clusters keep of the jobs they started
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What holds for every test: the seed is printed, what is missing is said, and CI lets nothing be missing.
 
-STATESHIFT_SEED=N          the seed of everything random (hypothesis as well); printed at the top of each run
-STATESHIFT_REQUIRE_ALL=1   a skipped test is a failed one
---full                     also what is marked slow
-STATESHIFT_COUNTS=FILE     where to write `N passed, N failed, N skipped`
+    STATESHIFT_SEED=N          the seed of everything random (hypothesis as well); printed at the top of each run
+    STATESHIFT_REQUIRE_ALL=1   a skipped test is a failed one
+    --full                     also what is marked slow
+    STATESHIFT_COUNTS=FILE     where to write `N passed, N failed, N skipped`
 """
 
 from __future__ import annotations

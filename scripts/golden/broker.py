@@ -1,8 +1,8 @@
 """A real Kafka broker for the golden cases, on this machine, for as long as it takes: fetched by Maven, in KRaft mode.
 
-available()    whether Maven has a connector for this Spark's minor version
-jars()         the connector, for Spark's class path; fetched when it is first asked for
-stream(spark)  starts the broker, gives it two topics of events, and reads both as a stream
+    available()    whether Maven has a connector for this Spark's minor version
+    jars()         the connector, for Spark's class path; fetched when it is first asked for
+    stream(spark)  starts the broker, gives it two topics of events, and reads both as a stream
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The queries of the golden cases: one per kind of state, over a few batches of events. See make.py.
 
-query(spark, source) -> DataFrame        source: the stream of `EVENTS`
+    query(spark, source) -> DataFrame        source: the stream of `EVENTS`
 """
 
 from __future__ import annotations

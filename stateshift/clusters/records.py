@@ -1,9 +1,9 @@
 """What a cluster of kind command has submitted and stopped itself: files, so that another process knows as well.
 
-<tag>.json                 which job, at which location, reached how
-<tag>.pid .exit .out .err  of the submit command (see `detached`); the last line of .out is the job's id
-<tag>.stopped              it was stopped
-jobs/<job>-<digest>.json   the last that became of a job at a location: started under a tag, or stopped
+    <tag>.json                 which job, at which location, reached how
+    <tag>.pid .exit .out .err  of the submit command (see `detached`); the last line of .out is the job's id
+    <tag>.stopped              it was stopped
+    jobs/<job>-<digest>.json   the last that became of a job at a location: started under a tag, or stopped
 """
 
 from __future__ import annotations

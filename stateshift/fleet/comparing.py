@@ -1,7 +1,7 @@
 """`diff` by a fleet: sums of every shard first, then the entries of those buckets that differ, and nothing else.
 
-fold   every group of shards of either side, by executors      ──▶ sums per store and bucket, added up here
-pick   of the groups that hold some of a differing bucket      ──▶ its entries, at most PICKED_MAX bytes an answer
+    fold   every group of shards of either side, by executors      ──▶ sums per store and bucket, added up here
+    pick   of the groups that hold some of a differing bucket      ──▶ its entries, at most PICKED_MAX bytes an answer
 """
 
 from __future__ import annotations

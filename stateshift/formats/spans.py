@@ -1,9 +1,9 @@
 """Arrow's byte strings as numpy sees them: one content, and where each item starts and ends in it.
 
-spans(items)         Spans(content, starts, ends), without copying a byte
-words(content, at)   the eight bytes at every place, as numbers; zeros beyond the end
-hash64(items)        a number for each item, quickly: to deal items out by, and to find equal ones
-hash128(items)       a digest for each item
+    spans(items)         Spans(content, starts, ends), without copying a byte
+    words(content, at)   the eight bytes at every place, as numbers; zeros beyond the end
+    hash64(items)        a number for each item, quickly: to deal items out by, and to find equal ones
+    hash128(items)       a digest for each item
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The calls everything else makes: gather, propose, apply, resume, roll back, status, verify.
 
-spec ──gather──▶ facts ──engine.plan──▶ plans ──execute──▶ journal ──summarize──▶ report
+    spec ──gather──▶ facts ──engine.plan──▶ plans ──execute──▶ journal ──summarize──▶ report
 
-doors        how the outside is reached
-proposing    everything before a run: reads only
-running      one run at work: its waves, forward and back
-enlisting    a fleet, where one is asked for
-calls        what can be asked of a run
+    doors        how the outside is reached
+    proposing    everything before a run: reads only
+    running      one run at work: its waves, forward and back
+    enlisting    a fleet, where one is asked for
+    calls        what can be asked of a run
 """
 
 from stateshift.migration.calls import Verdict, apply, progress_of, resume, rollback, spec_of, status, verify

@@ -1,16 +1,16 @@
 """Steps: worthwhile units of journaled work, engine-neutral, each a frozen value.
 
-kind             module    does
-StopJob          jobs      stop the job at a consistent epoch unless it is already stopped
-FenceSource      jobs      make it impossible for a zombie of the old job to commit
-LiftFence        jobs      let the job go on where it was
-CopyFiles        files     stream a bundle of files
-MoveFiles        files     rename a bundle within one file system
-WriteFile        files     write literal bytes
-TransformShard   files     feed files through a named pure transform
-CompareImages    images    fold the entries of both images and compare
-SubmitJob        jobs      find the tag, else submit with it
-AwaitProgress    jobs      wait until the job restored from this image commits a batch
+    kind             module    does
+    StopJob          jobs      stop the job at a consistent epoch unless it is already stopped
+    FenceSource      jobs      make it impossible for a zombie of the old job to commit
+    LiftFence        jobs      let the job go on where it was
+    CopyFiles        files     stream a bundle of files
+    MoveFiles        files     rename a bundle within one file system
+    WriteFile        files     write literal bytes
+    TransformShard   files     feed files through a named pure transform
+    CompareImages    images    fold the entries of both images and compare
+    SubmitJob        jobs      find the tag, else submit with it
+    AwaitProgress    jobs      wait until the job restored from this image commits a batch
 """
 
 from stateshift.step.files import CopyFiles, MoveFiles, Rename, TransformShard, WriteFile

@@ -1,12 +1,12 @@
 """What is moved in these tests, on a real disk: a directory that is put back as it was before each run.
 
-ROOT/
-  flow/aggregate, flow/…     the source: a workflow of two queries, one reading files
-  north/join                 joined to it by a merge (renamed into flow)
-  input/                     what the query reads: moves along, its names in the source log are rewritten
-  cluster/                   the cluster's own log (see cluster.sh): a job runs on the source
-  there/, there-input/       the target
-  workdir/                   the run's
+    ROOT/
+      flow/aggregate, flow/…     the source: a workflow of two queries, one reading files
+      north/join                 joined to it by a merge (renamed into flow)
+      input/                     what the query reads: moves along, its names in the source log are rewritten
+      cluster/                   the cluster's own log (see cluster.sh): a job runs on the source
+      there/, there-input/       the target
+      workdir/                   the run's
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Sources and sinks, as far as a checkpoint tells: kinds from the shape of the offsets, places from the source logs.
 
-{"logOffset":3}                 file          sources/<i>/<n>[.compact] names every file read so far
-{"topic":{"0":123}}             kafka
-5                               rate where sources/<i>/0 holds its start; else a memory or socket source
-{"offset":10,"timestamp":2000}  rate-micro-batch
-{"reservoirId":…}               delta
+    {"logOffset":3}                 file          sources/<i>/<n>[.compact] names every file read so far
+    {"topic":{"0":123}}             kafka
+    5                               rate where sources/<i>/0 holds its start; else a memory or socket source
+    {"offset":10,"timestamp":2000}  rate-micro-batch
+    {"reservoirId":…}               delta
 """
 
 from __future__ import annotations

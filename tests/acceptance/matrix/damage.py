@@ -1,8 +1,8 @@
 """Damaged checkpoints: what is done to which file, from a fixed seed. Pure: the files of a checkpoint in, others out.
 
-Files     path -> bytes, with the hidden sidecars of a local disk
-Damage    a base, an action, the role of the file it is done to
-role      which of the files: `paths_of` finds those a restart of the last batch reads
+    Files     path -> bytes, with the hidden sidecars of a local disk
+    Damage    a base, an action, the role of the file it is done to
+    role      which of the files: `paths_of` finds those a restart of the last batch reads
 """
 
 from __future__ import annotations

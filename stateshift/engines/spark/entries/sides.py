@@ -1,8 +1,8 @@
 """One operator in two images, and the form in which its entries are compared. Reads only.
 
-Side          the operator in one of the images; without one where only the other image has it
-Sides.form    the common form of a store, or why there is none
-Sides.formed  a side's entries in it, in blocks of one store each; the store's name stands before every key
+    Side          the operator in one of the images; without one where only the other image has it
+    Sides.form    the common form of a store, or why there is none
+    Sides.formed  a side's entries in it, in blocks of one store each; the store's name stands before every key
 """
 
 from __future__ import annotations

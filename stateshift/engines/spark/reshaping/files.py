@@ -1,13 +1,13 @@
 """What becomes of an image's state where more is asked for than a copy: which files are written anew, and how. Pure.
 
-Reshaping
-  steps       state, in the transform phase: TransformShard over pieces of it, and files that get another path
-  replaced    paths of the source that are not copied as they are
-  shards      the state as it lies at the target afterwards
-  compares    source and target shards whose entries must be the same
-  logs        what happens to offsets and commits on their way, by path
-  operators   what happens to the operators' metadata, by path
-  paths       files that get another path, or none, because their operator or source does
+    Reshaping
+      steps       state, in the transform phase: TransformShard over pieces of it, and files that get another path
+      replaced    paths of the source that are not copied as they are
+      shards      the state as it lies at the target afterwards
+      compares    source and target shards whose entries must be the same
+      logs        what happens to offsets and commits on their way, by path
+      operators   what happens to the operators' metadata, by path
+      paths       files that get another path, or none, because their operator or source does
 """
 
 from __future__ import annotations
