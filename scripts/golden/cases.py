@@ -4,7 +4,7 @@ See make.py."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyspark
 import queries as q
@@ -76,6 +76,16 @@ LARGE = frozenset(
      "dedup-zstd", "dedup-snappy", "dedup-lzf", "dedup-checksum", "dedup-rocksdb-checksum", "types", "collected",
      "files")
 )  # fmt: skip
+TIMED_AVRO = Case(
+    q.tws_event,
+    {**CHANGELOG, **FEW_ZIPS, **AVRO},
+    [],
+    (4, 0),
+    "update",
+    0,
+    {**VARIABLES, "": "timers"},
+    not_with=MIDDLE,
+)
 CASES = {
     "window-hdfs": Case(q.windowed),
     "window-hdfs-v1": Case(q.windowed, {AGGREGATION: "1"}, not_with=((4, 1),)),
@@ -125,30 +135,11 @@ CASES = {
         q.tws_event, {**CHANGELOG, **FORMAT_2, **FEW_ZIPS}, [], (4, 1), "update", 0, {**VARIABLES, "": "timers"}
     ),
     "tws-rows": Case(q.tws_rows, CHANGELOG, [], (4, 1), "update", 0, {**VARIABLES, "": "timers"}, not_with=MIDDLE),
-    "tws-avro": Case(
-        q.tws_event,
-        {**CHANGELOG, **FEW_ZIPS, **AVRO},
-        [],
-        (4, 0),
-        "update",
-        0,
-        {**VARIABLES, "": "timers"},
-        not_with=MIDDLE,
-    ),
+    "tws-avro": TIMED_AVRO,
     "tws-avro-ttl": Case(
         q.tws_ttl, {**CHANGELOG, **FEW_ZIPS, **AVRO}, [], (4, 0), "update", 3, VARIABLES, not_with=MIDDLE
     ),
-    "tws-avro-evolved": Case(
-        q.tws_event,
-        {**CHANGELOG, **FEW_ZIPS, **AVRO},
-        [],
-        (4, 0),
-        "update",
-        0,
-        {**VARIABLES, "": "timers"},
-        not_with=MIDDLE,
-        then=q.tws_evolved,
-    ),
+    "tws-avro-evolved": replace(TIMED_AVRO, then=q.tws_evolved),
     "tws-avro-types": Case(
         q.tws_types,
         {**CHANGELOG, **AVRO},

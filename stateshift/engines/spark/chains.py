@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from stateshift.formats.spark.names import CheckpointPath
 from stateshift.formats.spark.offsets import PARTITIONS
 
 # More partitions than any job has: what a damaged number must not make us count to.
@@ -45,6 +46,16 @@ class StoreFiles:
     @property
     def uses_uuids(self) -> bool:
         return any(uuid for _, uuid in self.snapshots) or any(uuid for _, uuid in self.changes)
+
+    def add(self, path: str, place: CheckpointPath) -> None:
+        """A file of this store."""
+        version = (place.version or 0, place.uuid or "")
+        if place.kind in ("snapshot", "zip"):
+            self.snapshots[version] = path
+        elif place.kind in ("delta", "changelog"):
+            self.changes[version] = path
+        elif place.kind == "sst":
+            self.ssts[path.rpartition("/")[2]] = path
 
     def loadable(self) -> set[int]:
         """The versions for which every snapshot and change file is there. Under format 2 this says that files of

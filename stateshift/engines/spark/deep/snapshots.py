@@ -13,6 +13,7 @@ apart, is left out, as are changelogs with column families that no older snapsho
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from stateshift.engines.spark.chains import StoreFiles, chain
 from stateshift.engines.spark.deep.tally import Tally
@@ -70,7 +71,7 @@ def _agree(storage: Storage, image: Image, shard: ShardFiles, older: tuple[str, 
     changes = tuple(path for path in shard.files if path.endswith((".delta", ".changelog")))
     tally = Tally()
     try:
-        for store, block in folded(storage.chunks, _with(shard, older + changes), image.settings):
+        for store, block in folded(storage.chunks, replace(shard, files=older + changes), image.settings):
             tally.add(store, block)
     except (FormatError, MissingFile):
         return True
@@ -79,7 +80,7 @@ def _agree(storage: Storage, image: Image, shard: ShardFiles, older: tuple[str, 
 
 def _compared(storage: Storage, image: Image, shard: ShardFiles, older: tuple[str, ...]) -> Iterator[Finding]:
     own = tuple(path for path in shard.files if not path.endswith((".delta", ".changelog")))
-    sides = ((0, _with(shard, older)), (1, _with(shard, own)))
+    sides = ((0, replace(shard, files=older)), (1, replace(shard, files=own)))
     blocks = (
         (side, Block(joined(store.encode() + b"\0", block.keys), block.values))
         for side, files in sides
@@ -99,30 +100,19 @@ def _compared(storage: Storage, image: Image, shard: ShardFiles, older: tuple[st
         )
 
 
-def _with(shard: ShardFiles, files: tuple[str, ...]) -> ShardFiles:
-    return ShardFiles(shard.operator, shard.store, shard.shard, files)
-
-
 def _ssts(storage: Storage, path: str) -> tuple[str, ...]:
     folder = path.rpartition("/")[0]
     return tuple(f"{folder}/SSTs/{t.stored}" for t in rocksdb.decode_zip(storage.read(path, ZIP_MAX)).tables)
 
 
-def _stores(survey: Survey, image: Image) -> Mapping[tuple[str, int, str], StoreFiles]:
+def _stores(survey: Survey, image: Image) -> Mapping[Place, StoreFiles]:
     """The image's state files by store, with the paths of the listing."""
     start = f"{image.path}/" if image.path else ""
-    found: dict[tuple[str, int, str], StoreFiles] = {}
+    found: dict[Place, StoreFiles] = {}
     for path, _, _ in survey.files:
         place = classify(path[len(start) :]) if path.startswith(start) else None
         if place is None or place.area != "state":
             continue
         key = (place.operator or "", place.partition or 0, place.store or "")
-        store = found.setdefault(key, StoreFiles(*key, path.rpartition("/")[0]))
-        version = (place.version or 0, place.uuid or "")
-        if place.kind in ("snapshot", "zip"):
-            store.snapshots[version] = path
-        elif place.kind in ("delta", "changelog"):
-            store.changes[version] = path
-        elif place.kind == "sst":
-            store.ssts[path.rpartition("/")[2]] = path
+        found.setdefault(key, StoreFiles(*key, path.rpartition("/")[0])).add(path, place)
     return found

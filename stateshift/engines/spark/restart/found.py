@@ -58,13 +58,7 @@ def _add_state(found: Found, path: str, place: CheckpointPath, size: int) -> Non
         store = found.stores[key] = StoreFiles(operator, shard, name, folder_of(operator, shard, name))
     store.files += 1
     store.bytes += size
-    version = (place.version or 0, place.uuid or "")
-    if place.kind in ("snapshot", "zip"):
-        store.snapshots[version] = path
-    elif place.kind in ("delta", "changelog"):
-        store.changes[version] = path
-    elif place.kind == "sst":
-        store.ssts[path.rsplit("/", 1)[-1]] = path
+    store.add(path, place)
 
 
 def folder_of(operator: str, shard: int, store: str) -> str:
