@@ -117,7 +117,7 @@ class Crew:
             self._meter.say(f"fleet: the throttle is shared out, a {slots}th to each step at work")
 
     def run(self, step: Step, world: World) -> Evidence:
-        if isinstance(step, CompareImages) and step.bytes >= WORTHWHILE_BYTES:
+        if isinstance(step, CompareImages) and not step.paths and step.bytes >= WORTHWHILE_BYTES:
             return self._compared(step, world)
         done, again = self._asked("run", step.name, world, step=to_plain(step))
         evidence = with_repeated(done, again)
@@ -126,7 +126,7 @@ class Crew:
         return evidence
 
     def _compared(self, step: CompareImages, world: World) -> Evidence:
-        """A comparison that is worth it shard by shard, the sums of which are the step's."""
+        """A comparison of entries that is worth it shard by shard, the sums of which are the step's."""
         orders = [
             (f"{step.name}/{name}/{number}", replace(side, shards=(shard,)))
             for name, side in zip(("source", "target"), step.sides, strict=True)

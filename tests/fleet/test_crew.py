@@ -133,6 +133,16 @@ def test_a_large_comparison_is_spread_over_its_shards_and_comes_to_the_same() ->
     assert carrier.carried == ["compare/0"]
 
 
+def test_a_comparison_of_many_bytes_and_no_shards_is_one_order() -> None:
+    made = stage()
+    executor.execute(0, plan(), made.world, journal_of(plan()))
+    paths = tuple(f"file/{n}" for n in range(3))
+    step = CompareImages("compare/0", "spark", SOURCE, TARGET, (), None, paths, {}, WORTHWHILE_BYTES)
+    carrier = MemoryCarrier(worlds_of(made))
+    assert Crew(carrier).run(step, made.world) == step.run(made.world)
+    assert carrier.carried == ["compare/0"]
+
+
 @pytest.mark.parametrize("files", [{"z": b"drei drei"}, {"z": b"dreI"}, {"z": b""}])
 def test_a_large_comparison_finds_what_differs(files: dict[str, bytes]) -> None:
     made, step = dealt_anew(**files)
