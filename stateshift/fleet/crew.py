@@ -108,7 +108,8 @@ class Crew:
     def begin(self, phase: str, steps: Sequence[Step], world: World) -> None:
         """What a person who chose a fleet should know of this phase."""
         slots, size = self._carrier.slots(0), sum(step.bytes for step in steps)
-        if len(steps) < slots and size >= WORTHWHILE_BYTES:
+        parts = sum(len(_parts_of(step)) or 1 for step in steps)
+        if parts < slots and size >= WORTHWHILE_BYTES:
             self._meter.say(
                 f"fleet: {phase} is {len(steps)} step{'s' if len(steps) > 1 else ''} ({size >> 20} MiB), and {slots} "
                 "could be at work: a file, and a shard, is one step's"
@@ -117,21 +118,16 @@ class Crew:
             self._meter.say(f"fleet: the throttle is shared out, a {slots}th to each step at work")
 
     def run(self, step: Step, world: World) -> Evidence:
-        if isinstance(step, CompareImages) and not step.paths and step.bytes >= WORTHWHILE_BYTES:
-            return self._compared(step, world)
+        if isinstance(step, CompareImages) and (parts := _parts_of(step)):
+            return self._compared(step, parts, world)
         done, again = self._asked("run", step.name, world, step=to_plain(step))
         evidence = with_repeated(done, again)
         self._see(step, evidence, world)
         world.meter.done(step.files, step.bytes)
         return evidence
 
-    def _compared(self, step: CompareImages, world: World) -> Evidence:
-        """A comparison of entries that is worth it shard by shard, the sums of which are the step's."""
-        orders = [
-            (f"{step.name}/{name}/{number}", replace(side, shards=(shard,)))
-            for name, side in zip(("source", "target"), step.sides, strict=True)
-            for number, shard in enumerate(side.shards)
-        ]
+    def _compared(self, step: CompareImages, orders: Sequence[tuple[str, Side]], world: World) -> Evidence:
+        """A comparison part by part, the sums of which are the step's."""
 
         def one(order: tuple[str, Side]) -> Fold:
             label, side = order
@@ -221,6 +217,18 @@ class Crew:
                     hint="every executor must see the same disk there; stateshift rollback WORKDIR, then use a storage "
                     "that all can reach, or no --fleet",
                 )
+
+
+def _parts_of(step: Step) -> list[tuple[str, Side]]:
+    """What a comparison of entries is carried out in, source first, each with a label; nothing where it is not worth
+    it, and of any other step."""
+    if not isinstance(step, CompareImages) or step.paths or step.bytes < WORTHWHILE_BYTES:
+        return []
+    return [
+        (f"{step.name}/{name}/{number}", replace(side, shards=(shard,)))
+        for name, side in zip(("source", "target"), step.sides, strict=True)
+        for number, shard in enumerate(side.shards)
+    ]
 
 
 def answered(text: str, attempt: int) -> str:
