@@ -4,6 +4,8 @@
     STATESHIFT_REQUIRE_ALL=1   a skipped test is a failed one
     --full                     also what is marked slow
     STATESHIFT_COUNTS=FILE     where to write `N passed, N failed, N skipped`
+
+With `-n 2` (scripts/test) two processes share the files among them: the tests that start a Spark mostly wait for it.
 """
 
 from __future__ import annotations
@@ -16,16 +18,17 @@ import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 REQUIRE_ALL = os.environ.get("STATESHIFT_REQUIRE_ALL") == "1"
 SEED = int(os.environ.get("STATESHIFT_SEED") or random.SystemRandom().randrange(1 << 31))
 COUNTS = os.environ.get("STATESHIFT_COUNTS")
+OURS = ("REQUIRE_ALL", "SEED", "COUNTS", "JAVA", "VENV")
 
-# These are for us. What is tested takes settings from STATESHIFT_... as well, and must not find them.
-for name in ("REQUIRE_ALL", "SEED", "COUNTS", "JAVA", "VENV"):
-    os.environ.pop(f"STATESHIFT_{name}", None)
+# Tests of these use one Spark's ground (tests/acceptance/conftest.py), which takes a while to make.
+ONE_GROUND = ("tests/acceptance/test_transforms.py", "tests/acceptance/test_damage.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -34,6 +37,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
+        os.environ["STATESHIFT_SEED"] = str(SEED)  # the processes that run the tests take it from here
+    else:  # these are for us. What is tested takes settings from STATESHIFT_... as well, and must not find them
+        for name in OURS:
+            os.environ.pop(f"STATESHIFT_{name}", None)
     if getattr(config.option, "hypothesis_seed", "") is None:
         config.option.hypothesis_seed = str(SEED)
     if REQUIRE_ALL:  # a module that cannot be had must not hide what the others say
@@ -76,6 +84,21 @@ def _make_failed(report: pytest.TestReport | pytest.CollectReport) -> None:
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     report.outcome = "failed"
     report.longrepr = f"{reason}\nskipped, and STATESHIFT_REQUIRE_ALL=1 lets nothing be skipped"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file's tests are run by one process, in the order in which they were found: those that take longest, which are
+    the acceptance tests, begin first."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::", 1)[0]
+            return "one ground" if file in ONE_GROUND else file
+
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
