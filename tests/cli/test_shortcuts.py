@@ -99,6 +99,7 @@ def test_what_is_typed_is_meant_as_it_is(tmp_path: Path) -> None:
         (["rename"], "nothing is asked for"),
         (["split", "--column", "word"], "--column and --values go together"),
         (["rewind", "--batch", "-1"], "Invalid value for '--batch'"),
+        (["merge"], "two checkpoints, or more"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
