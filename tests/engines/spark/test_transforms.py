@@ -218,6 +218,11 @@ def test_the_same_number_of_partitions_is_nothing_to_do() -> None:
     assert "has 2 partitions already" in told(plan, "note")
 
 
+def test_more_partitions_than_a_checkpoint_is_read_with_are_refused() -> None:
+    plan = planned(Checkpoint(shards=2), {"kind": "repartition", "partitions": 1_000_000_000})
+    assert "1000000000 partitions are more than a job has" in told(plan, "refuse")
+
+
 # ---- keys
 
 

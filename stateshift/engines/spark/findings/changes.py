@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from shlex import quote
 from typing import Any
 
+from stateshift.engines.spark.chains import PARTITIONS_MAX
 from stateshift.engines.spark.entries.keys import KeyRule, is_session, nameable
 from stateshift.engines.spark.entries.settings import ENCODING, ENCODINGS
 from stateshift.engines.spark.findings.evolve import of_evolution
@@ -138,6 +139,10 @@ def _of_stores(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
 
 
 def _of_partitions(wishes: Wishes, image: Image, name: str, stores: tuple[StoreState, ...]) -> Iterator[Finding]:
+    if (wishes.partitions or 0) > PARTITIONS_MAX:
+        yield Finding("refuse", f"{wishes.partitions} partitions are more than a job has: each is a file, or several",
+                      hint=f"{PARTITIONS_MAX} at most")  # fmt: skip
+        return
     before = partitions_of(image)
     if before is None:
         yield Finding(
