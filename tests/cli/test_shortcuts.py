@@ -98,6 +98,7 @@ def test_what_is_typed_is_meant_as_it_is(tmp_path: Path) -> None:
         (["rename", "--operator", "0"], "takes OLD=NEW"),
         (["rename"], "nothing is asked for"),
         (["split", "--column", "word"], "--column and --values go together"),
+        (["split", "--to", "b", "--column", "c", "--values", "de,fr", "--values", "us, fr"], "names 'fr' in two parts"),
         (["rewind", "--batch", "-1"], "Invalid value for '--batch'"),
         (["merge"], "two checkpoints, or more"),
     ],

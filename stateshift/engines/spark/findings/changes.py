@@ -203,6 +203,14 @@ def _of_split(
         f"{name}: each part goes on from the same offsets; its job must be given only the input of its own keys",
         hint="filter the source by the same rule, before the first stateful operator",
     )
+    if "column" in split:
+        named = ", ".join("null" if value is None else repr(value) for value in split["values"])
+        yield Finding(
+            "warn",
+            f"{name}: keys whose {split['column']} is none of {named} are not in this part; those that no part names "
+            "are left behind",
+            hint="name each value of the column, in one part; stateshift export --to - shows which there are",
+        )
 
 
 def _of_merge(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
