@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stateshift.cli.evolve import column_of
 from stateshift.storage.opening import open_storage
 from tests.cli.support import said
 from tests.support.checkpoints import Checkpoint
@@ -98,7 +99,9 @@ def test_what_is_typed_is_meant_as_it_is(tmp_path: Path) -> None:
         (["rename", "--operator", "0"], "takes OLD=NEW"),
         (["rename"], "nothing is asked for"),
         (["split", "--column", "word"], "--column and --values go together"),
+        (["split", "--to", "b", "--column", "c", "--values", "de,fr", "--values", "us, fr"], "names 'fr' in two parts"),
         (["rewind", "--batch", "-1"], "Invalid value for '--batch'"),
+        (["merge"], "two checkpoints, or more"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -116,3 +119,17 @@ def test_a_refusal_is_shown_with_its_finding_and_nothing_is_done(tmp_path: Path,
     assert ran.code == 4
     assert "batch 9 is not committed" in ran.err
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("s:string=5", {"default": "5"}),
+        ("s:string=null", {"default": None}),
+        ("s:string=none@count", {"default": "none", "after": "count"}),
+        ('s:string="a@b"', {"default": "a@b"}),
+        ('s:string="a@b"@count', {"default": "a@b", "after": "count"}),
+    ],
+)
+def test_a_column_of_text_may_have_any_text_for_a_default(text: str, column: dict[str, object]) -> None:
+    assert column_of(text) == {"name": "s", "type": "string", **column}
