@@ -121,6 +121,32 @@ def test_a_refusal_is_shown_with_its_finding_and_nothing_is_done(tmp_path: Path,
     assert not (tmp_path / "new").exists()
 
 
+PLACES_OF_A_LINK = [
+    (["compact", "{link}", "--to", "{orders}/new"], "one lies inside the other"),
+    (["repartition", "{orders}", "--to", "{link}/new", "--partitions", "3"], "one lies inside the other"),
+    (["merge", "{orders}", "{link}", "--to", "{new}", "--sum", "count"], "are one place"),
+]
+
+
+@pytest.mark.parametrize(("argv", "fact"), PLACES_OF_A_LINK, ids=[argv[0] for argv, _ in PLACES_OF_A_LINK])
+def test_places_that_a_link_makes_one_are_not_apart(tmp_path: Path, orders: Path, argv: list[str], fact: str) -> None:
+    (tmp_path / "link").symlink_to(orders)
+    named = {"orders": orders, "link": tmp_path / "link", "new": tmp_path / "new"}
+    runs = ("--workdirs", str(tmp_path / "runs"))
+    before = sorted(orders.rglob("*"))
+    ran = said(*(word.format(**named) for word in argv), "--fork", *runs, "--yes")
+    assert ran.code == 4
+    assert fact in ran.out + ran.err
+    assert sorted(orders.rglob("*")) == before
+
+
+def test_a_link_to_a_checkpoint_is_a_checkpoint(tmp_path: Path, orders: Path) -> None:
+    (tmp_path / "link").symlink_to(orders)
+    places = (str(tmp_path / "link"), "--to", str(tmp_path / "new"), "--workdirs", str(tmp_path / "runs"))
+    ran = said("fork", *places, "--yes")
+    assert ran.code == 0, ran.err
+
+
 @pytest.mark.parametrize(
     ("text", "column"),
     [

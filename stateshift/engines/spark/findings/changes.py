@@ -18,8 +18,9 @@ from stateshift.engines.spark.reshaping.in_place import of_in_place
 from stateshift.engines.spark.reshaping.joining import of_joining
 from stateshift.engines.spark.reshaping.stores import StoreState, partitions_of, provider_of, stores_of
 from stateshift.engines.spark.reshaping.sums import cannot_add
-from stateshift.engines.spark.reshaping.wishes import PROVIDER, Wishes, wishes_of
+from stateshift.engines.spark.reshaping.wishes import Wishes, wishes_of
 from stateshift.engines.spark.reshaping.zip_format import other_format, seems_4_0, target_version
+from stateshift.engines.spark.restart.operators import PROVIDER
 from stateshift.formats.spark.types import decode_struct
 from stateshift.spec import JobSpec
 from stateshift.survey import Facts, Finding, Image
