@@ -9,6 +9,7 @@ Source: Spark, HashExpression (Murmur3Hash), Murmur3_x86_32.hashUnsafeBytes, Has
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -81,9 +82,9 @@ def _hash_atomic(value: Any, name: str, seed: int) -> int:
         return _words(_LONG.pack(value), seed)
     match name:
         case "float":
-            return _words(_FLOAT.pack(value or 0.0), seed)  # -0.0 is hashed as 0.0
+            return _words(_FLOAT.pack(_plain(value)), seed)
         case "double":
-            return _words(_DOUBLE.pack(value or 0.0), seed)
+            return _words(_DOUBLE.pack(_plain(value)), seed)
         case "string":
             return _bytes(value.encode("utf-8", "surrogateescape"), seed)
         case "binary":
@@ -92,6 +93,11 @@ def _hash_atomic(value: Any, name: str, seed: int) -> int:
             months, days, microseconds = value
             return _words(_INT.pack(months), _words(_INT.pack(days), _words(_LONG.pack(microseconds), seed)))
     raise FormatError(f"keys of type {name} have no placement")
+
+
+def _plain(value: float) -> float:
+    """-0.0 is hashed as 0.0, and what is not a number as the one that Java's doubleToLongBits makes of them all."""
+    return math.nan if value != value else value or 0.0
 
 
 def _words(data: bytes, seed: int) -> int:

@@ -79,6 +79,7 @@ def _numbers(column: Any, kind: DataType) -> Any:
     assert isinstance(kind, Atomic), "asked of numbers only"
     if kind.name in ("float", "double"):
         numbers = column.fill_null(0.0).to_numpy(zero_copy_only=False)
+        numbers = np.where(np.isnan(numbers), numbers.dtype.type(np.nan), numbers)  # all that are none are hashed alike
         return numbers + numbers.dtype.type(0)  # -0.0 is hashed as 0.0
     if kind.name == "boolean":
         return column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.int32)
