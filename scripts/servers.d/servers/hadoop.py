@@ -18,6 +18,7 @@ from servers import downloads
 from servers.faults import Failed
 
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
+OPEN = ("--add-opens=java.base/java.lang=ALL-UNNAMED",)  # WebHDFS answers 500 without it, from Java 16 on
 PROCESSES = {
     "namenode": "org.apache.hadoop.hdfs.server.namenode.NameNode",
     "datanode": "org.apache.hadoop.hdfs.server.datanode.DataNode",
@@ -44,7 +45,7 @@ SECONDS_MAX = 240.0
 
 
 def command(name: str, conf: Path, heap_mib: int, *arguments: str) -> tuple[str, ...]:
-    return (downloads.java(), f"-Xmx{heap_mib}m", *SMALL, "-cp", _class_path(conf), PROCESSES[name], *arguments)
+    return (downloads.java(), f"-Xmx{heap_mib}m", *SMALL, *OPEN, "-cp", _class_path(conf), PROCESSES[name], *arguments)
 
 
 def run(conf: Path, name: str, *arguments: str) -> str:

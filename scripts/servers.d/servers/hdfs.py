@@ -141,15 +141,15 @@ class Hdfs(Server):
 
     def _namenode(self, place: Place, node: str) -> Role:
         port = place.ports[f"{node}-http"]
-        return self._role(place, node, "namenode", lambda: _state(port) in ("active", "standby"), *_named(node))
+        return self._role(place, node, "namenode", lambda: _serves(port), *_named(node))
 
     def _datanode(self, place: Place) -> Role:
         port = place.ports["data-http"]
         return self._role(place, "datanode", "datanode", lambda: _registered(port))
 
     def _journalnode(self, place: Place) -> Role:
-        port = place.ports["journal-http"]
-        return self._role(place, "journalnode", "journalnode", lambda: asking.status(f"http://{HOST}:{port}/") == 200)
+        url = f"http://{HOST}:{place.ports['journal-http']}/jmx"
+        return self._role(place, "journalnode", "journalnode", lambda: asking.status(url) == 200)
 
     def _role(self, place: Place, name: str, kind: str, answers: Callable[[], bool], *arguments: str) -> Role:
         command = hadoop.command(kind, place.folder / "conf", HEAPS_MIB[kind], *arguments)
@@ -183,6 +183,12 @@ def _state(port: int) -> str:
         return str(asking.bean(port, "service=NameNode,name=NameNodeStatus")["State"])
     except (OSError, ValueError):
         return "silent"
+
+
+def _serves(port: int) -> bool:
+    """The web interface knows its state, and WebHDFS answers: a standby that it is one."""
+    known = _state(port) in ("active", "standby")
+    return known and asking.status(f"http://{HOST}:{port}/webhdfs/v1/?op=GETFILESTATUS") in (200, 403)
 
 
 def _in_service(port: int) -> bool:

@@ -106,7 +106,7 @@ class Place:
                 raise Failed(self._told(role, "ended while it was awaited"))
             if time.monotonic() > until:
                 raise Failed(self._told(role, f"does not answer after {role.seconds_max:.0f} seconds"))
-            time.sleep(0.1)
+            time.sleep(0.2)
 
     def answers(self, role: Role) -> bool:
         try:
