@@ -16,7 +16,10 @@ def main() -> None:
     with open(f"{file}.new", "w") as output:
         output.write(f"{pid} {started}\n")
     os.replace(f"{file}.new", file)
-    os.execvp(command[0], command)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        sys.exit(f"{command[0]}: {error.strerror}")
 
 
 if __name__ == "__main__":

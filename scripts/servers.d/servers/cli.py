@@ -16,7 +16,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from servers.catalog import NAMES, named
+from servers.catalog import CATALOG, NAMES, named
 from servers.faults import Fault, Unavailable
 from servers.running import Servers, State, default_root
 
@@ -31,6 +31,8 @@ def main() -> int:
         return UNKNOWN
     servers = Servers(Path(asked.root))
     names = [name for name in NAMES if name in {name for word in asked.names for name in named(word)}]
+    if asked.verb == "fetch":
+        return _fetch(names or list(NAMES))
     if asked.verb == "up":
         return _up(servers, names or list(NAMES))
     if asked.verb == "down":
@@ -47,6 +49,7 @@ def _arguments() -> argparse.Namespace:
     verbs = parser.add_subparsers(dest="verb", required=True)
     for verb, about in (
         ("up", "start servers, all if none is named, and wait until they answer"),
+        ("fetch", "fetch what servers are made of, without starting any; `up` does so as well"),
         ("down", "stop servers, all if none is named, and remove what they held"),
         ("env", "how to reach what is up, for the shell: eval \"$(./scripts/servers env)\""),
         ("status", "what is up"),
@@ -73,6 +76,19 @@ def _up(servers: Servers, names: list[str]) -> int:
             code = BROKEN
         else:
             print(f"{_line(state)}  ({time.monotonic() - began:.1f} s)", flush=True)
+    return code
+
+
+def _fetch(names: list[str]) -> int:
+    code = 0
+    for name in names:
+        try:
+            CATALOG[name].fetch()
+        except Unavailable as reason:
+            print(f"servers: {name} cannot be had: {reason}", file=sys.stderr)
+            code = UNAVAILABLE
+        else:
+            print(f"{name:8}  ready to start", flush=True)
     return code
 
 

@@ -163,7 +163,7 @@ class Hdfs(Server):
             arguments = ("-format", "-force", "-nonInteractive", "-clusterId", place.name)
             words = hadoop.command("namenode", place.folder / "conf", 128, *_named(self.namenodes[0]), *arguments)
             hadoop.finish(words, place.log("format"))
-            for other in others:
+            for other in others:  # what -bootstrapStandby does
                 shutil.copytree(first, other, dirs_exist_ok=True)
             (data / "formatted").touch()
 

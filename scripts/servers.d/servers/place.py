@@ -37,8 +37,11 @@ class Role:
 
 @dataclass(frozen=True)
 class Place:
+    """`env` is what all its processes find in their environment, beside ours."""
+
     root: Path
     name: str
+    env: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -95,7 +98,8 @@ class Place:
         log = self.log(role.name)
         if log.exists():
             log.replace(log.with_suffix(".before"))
-        processes.spawn(role.command, self.folder / "pids" / role.name, log, self.folder, {**os.environ, **role.env})
+        env = {**os.environ, **self.env, **role.env}
+        processes.spawn(role.command, self.folder / "pids" / role.name, log, self.folder, env)
 
     def wait(self, role: Role) -> None:
         until = time.monotonic() + role.seconds_max

@@ -5,6 +5,7 @@
     alive(process)                     that very process, and no zombie
     members(process)                   it and what it started, and those started: who is in its session
     end(process)                       asked first, killed after a while, with what it started
+    kill(process), wipe(process)       at once: it alone, or with what it started
 
 A pid that belongs to somebody else by now is never signalled: the start time (in ticks since boot) is another. What a
 server started is found by its session. A session keeps its number for as long as anybody is in it, so once its leader
@@ -104,6 +105,11 @@ def end(process: Process, grace_seconds: float = GRACE_SECONDS) -> None:
     if alive(process):
         _signal(process.pid, signal.SIGTERM)
         _wait(process, grace_seconds)
+    wipe(process)
+
+
+def wipe(process: Process) -> None:
+    """At once, with all it started: as when its machine goes."""
     until = time.monotonic() + GRACE_SECONDS
     while left := members(process):
         for pid in left:

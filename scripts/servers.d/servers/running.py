@@ -17,9 +17,9 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from servers import hadoop, ports, processes
@@ -53,6 +53,7 @@ def default_root() -> Path:
 @dataclass(frozen=True)
 class Servers:
     root: Path
+    env: Mapping[str, str] = field(default_factory=dict)
     choose_ports: ports.Chooser = ports.free
 
     def up(self, name: str) -> State:
@@ -95,7 +96,7 @@ class Servers:
         return {**found, **(hadoop.exports(self.root) if anywhere else {})}
 
     def place(self, name: str) -> Place:
-        return Place(self.root, name)
+        return Place(self.root, name, self.env)
 
     def kill(self, name: str, role: str) -> None:
         """One process, as when it crashes; `up` starts it again where it was."""
