@@ -1,6 +1,7 @@
 """Asks an S3 server with Amazon's own client and prints what it answers: run in the servers' Python."""
 
 import json
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -9,7 +10,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-BUCKET = "checkpoints"
+BUCKET, KEY = "checkpoints", os.environ["AWS_ACCESS_KEY_ID"]
 OTHER = '"00000000000000000000000000000000"'
 
 
@@ -47,7 +48,7 @@ def main() -> None:
     said["copied again"] = answer(
         s3.copy_object, Key="copy", CopySource={"Bucket": BUCKET, "Key": "orders/2"}, IfNoneMatch="*"
     )
-    stranger = boto3.client("s3", endpoint_url=sys.argv[1], aws_secret_access_key="wrong")
+    stranger = boto3.client("s3", endpoint_url=sys.argv[1], aws_access_key_id=KEY, aws_secret_access_key="wrong")
     said["wrong secret"] = answer(stranger.put_object, Key="a", Body=b"1")
     print(json.dumps(said))
 

@@ -1,6 +1,6 @@
 """Hadoop's programs and configuration: how a class of it is run, and what its clients must know.
 
-    command("namenode", conf)          the words that start a server's process
+    command("namenode", place, 256)    the words that start a server's process
     run(conf, "haadmin", ...)          runs a command, and returns what it says
     write_clients(root, {"hdfs-a": {...}})    hadoop-conf/ and bin/ for all HDFS that are up
 """
@@ -16,6 +16,7 @@ from xml.sax.saxutils import escape
 
 from servers import downloads
 from servers.faults import Failed
+from servers.place import Place
 
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true")
 OPEN = ("--add-opens=java.base/java.lang=ALL-UNNAMED",)  # WebHDFS answers 500 without it, from Java 16 on
@@ -44,8 +45,14 @@ default.alias = {default}
 SECONDS_MAX = 240.0
 
 
-def command(name: str, conf: Path, heap_mib: int, *arguments: str) -> tuple[str, ...]:
-    return (downloads.java(), f"-Xmx{heap_mib}m", *SMALL, *OPEN, "-cp", _class_path(conf), PROCESSES[name], *arguments)
+def command(name: str, place: Place, heap_mib: int, *arguments: str) -> tuple[str, ...]:
+    words = (*OPEN, "-cp", _class_path(place.folder / "conf"), PROCESSES[name], *arguments)
+    return (*java(place, heap_mib), *words)
+
+
+def java(place: Place, heap_mib: int) -> tuple[str, ...]:
+    """A small JVM whose temporary files go with the place."""
+    return (downloads.java(), f"-Xmx{heap_mib}m", *SMALL, f"-Djava.io.tmpdir={place.temporary}")
 
 
 def run(conf: Path, name: str, *arguments: str) -> str:

@@ -16,7 +16,7 @@ from functools import partial
 
 from servers import asking, downloads, hadoop
 from servers.faults import Failed
-from servers.place import Place, Role
+from servers.place import NO, Place, Role
 from servers.ports import HOST
 from servers.server import Server, Stage
 
@@ -152,7 +152,7 @@ class Hdfs(Server):
         return self._role(place, "journalnode", "journalnode", lambda: asking.status(url) == 200)
 
     def _role(self, place: Place, name: str, kind: str, answers: Callable[[], bool], *arguments: str) -> Role:
-        command = hadoop.command(kind, place.folder / "conf", HEAPS_MIB[kind], *arguments)
+        command = hadoop.command(kind, place, HEAPS_MIB[kind], *arguments)
         return Role(name, command, answers, {"HADOOP_CONF_DIR": str(place.folder / "conf")})
 
     def _format(self, place: Place) -> None:
@@ -161,7 +161,7 @@ class Hdfs(Server):
         first, *others = (data / node for node in self.namenodes)
         if not (data / "formatted").exists():
             arguments = ("-format", "-force", "-nonInteractive", "-clusterId", place.name)
-            words = hadoop.command("namenode", place.folder / "conf", 128, *_named(self.namenodes[0]), *arguments)
+            words = hadoop.command("namenode", place, 128, *_named(self.namenodes[0]), *arguments)
             hadoop.finish(words, place.log("format"))
             for other in others:  # what -bootstrapStandby does
                 shutil.copytree(first, other, dirs_exist_ok=True)
@@ -170,7 +170,7 @@ class Hdfs(Server):
     def _settled(self, place: Place) -> bool:
         try:
             return all(_in_service(place.ports[f"{node}-http"]) for node in self.namenodes)
-        except (OSError, ValueError):
+        except NO:
             return False
 
 
@@ -181,7 +181,7 @@ def _named(node: str) -> tuple[str, str]:
 def _state(port: int) -> str:
     try:
         return str(asking.bean(port, "service=NameNode,name=NameNodeStatus")["State"])
-    except (OSError, ValueError):
+    except NO:
         return "silent"
 
 

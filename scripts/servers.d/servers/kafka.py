@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from servers import asking, downloads
-from servers.hadoop import SMALL, finish
+from servers.hadoop import finish, java
 from servers.place import Place, Role
 from servers.ports import HOST
 from servers.server import Server, Stage
@@ -81,7 +81,7 @@ def _format(place: Place) -> None:
 
 def _command(place: Place, kind: str, *words: str) -> tuple[str, ...]:
     class_path = f"{place.folder / 'conf'}:{downloads.jars('kafka')}/*"
-    return (downloads.java(), f"-Xmx{HEAP_MIB}m", *SMALL, "-cp", class_path, kind, *words)
+    return (*java(place, HEAP_MIB), "-cp", class_path, kind, *words)
 
 
 def _properties(place: Place) -> Path:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from servers import asking, downloads
-from servers.hadoop import LOG4J, SMALL
+from servers.hadoop import LOG4J, java
 from servers.place import Place, Role
 from servers.ports import HOST
 from servers.server import Server, Stage
@@ -54,8 +54,8 @@ class Livy(Server):
 
     def stages(self, place: Place) -> tuple[Stage, ...]:
         conf = place.folder / "conf"
-        command = (downloads.java(), f"-Xmx{HEAP_MIB}m", *SMALL, "-cp", f"{conf}:{downloads.jars('livy')}/*",
-                   "org.apache.livy.server.LivyServer")  # fmt: skip
+        words = ("-cp", f"{conf}:{downloads.jars('livy')}/*", "org.apache.livy.server.LivyServer")
+        command = (*java(place, HEAP_MIB), *words)
         url = f"http://{HOST}:{place.ports['http']}/batches"
         env = {
             **environment(_home(), place),

@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from pathlib import Path
 
 from servers import processes
@@ -24,9 +25,13 @@ LOG_CHARACTERS = 2500
 IN_USE = re.compile(r"BindException|[Aa]ddress already in use|EADDRINUSE|Port in use|port is already in use")
 
 
+# What asking a server that is not there yet, or only in parts, may come to.
+NO = (OSError, ValueError, LookupError, HTTPException)
+
+
 @dataclass(frozen=True)
 class Role:
-    """`answers` may raise OSError or ValueError for no."""
+    """`answers` may raise what is in NO for no."""
 
     name: str
     command: tuple[str, ...]
@@ -52,6 +57,10 @@ class Place:
         return self.root / "hadoop-conf"
 
     @property
+    def temporary(self) -> Path:
+        return self.folder / "tmp"
+
+    @property
     def made(self) -> bool:
         return (self.folder / "server.json").exists()
 
@@ -60,7 +69,7 @@ class Place:
         whole = self.folder / "server.json.new"
         whole.write_text(json.dumps({"ports": dict(ports)}, indent=2) + "\n")
         whole.replace(self.folder / "server.json")
-        for part in ("pids", "logs", "conf", "data"):
+        for part in ("pids", "logs", "conf", "data", "tmp"):
             (self.folder / part).mkdir(exist_ok=True)
 
     @property
@@ -98,7 +107,7 @@ class Place:
         log = self.log(role.name)
         if log.exists():
             log.replace(log.with_suffix(".before"))
-        env = {**os.environ, **self.env, **role.env}
+        env = {**os.environ, "TMPDIR": str(self.temporary), **self.env, **role.env}
         processes.spawn(role.command, self.folder / "pids" / role.name, log, self.folder, env)
 
     def wait(self, role: Role) -> None:
@@ -115,7 +124,7 @@ class Place:
     def answers(self, role: Role) -> bool:
         try:
             return self.alive(role.name) and role.answers() and self.alive(role.name)
-        except (OSError, ValueError):
+        except NO:
             return False
 
     def end_of_log(self, role: str, characters: int = LOG_CHARACTERS) -> str:

@@ -29,6 +29,7 @@ from servers.faults import Unavailable
 
 BIRTH = Path(__file__).with_name("birth.py")
 GRACE_SECONDS = 15.0
+WIPE_SECONDS_MAX = 30.0
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,14 @@ class Stat:
     """A line of /proc/PID/stat, as far as it matters."""
 
     state: str
-    parent: int
     session: int
+    threads: int
     started: int
+
+    @property
+    def lives(self) -> bool:
+        """A zombie whose other threads are still about has not let go of its ports and files."""
+        return self.state not in "ZX" or self.threads > 1
 
 
 def spawn(command: Sequence[str], file: Path, log: Path, cwd: Path, env: Mapping[str, str]) -> Process:
@@ -74,7 +80,7 @@ def read(file: Path) -> Process | None:
 
 def alive(process: Process) -> bool:
     found = _stat(process.pid)
-    return found is not None and found.started == process.started and found.state not in "ZX"
+    return found is not None and found.started == process.started and found.lives
 
 
 def members(process: Process) -> list[int]:
@@ -82,7 +88,7 @@ def members(process: Process) -> list[int]:
     leader = _stat(process.pid)
     if leader is not None and leader.started != process.started:
         return []
-    return [pid for pid, stat in _all() if stat.session == process.pid and stat.state not in "ZX"]
+    return [pid for pid, stat in _all() if stat.session == process.pid and stat.lives]
 
 
 def command(pid: int) -> str:
@@ -110,7 +116,7 @@ def end(process: Process, grace_seconds: float = GRACE_SECONDS) -> None:
 
 def wipe(process: Process) -> None:
     """At once, with all it started: as when its machine goes."""
-    until = time.monotonic() + GRACE_SECONDS
+    until = time.monotonic() + WIPE_SECONDS_MAX
     while left := members(process):
         for pid in left:
             _signal(pid, signal.SIGKILL)
@@ -142,7 +148,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 def _stat(pid: int) -> Stat | None:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return Stat(fields[0], int(fields[1]), int(fields[3]), int(fields[19]))
+        return Stat(fields[0], int(fields[3]), int(fields[17]), int(fields[19]))
     except (OSError, ValueError, IndexError):
         return None
 

@@ -30,6 +30,7 @@ from servers.server import Server
 
 ATTEMPTS = 4
 LOCK = "lock"
+SECONDS_TO_LEAVE = 4.0  # for good: its data go with it
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Servers:
     def down(self, name: str) -> None:
         with self._alone():
             place = self.place(name)
-            self._end(place)
+            self._end(place, SECONDS_TO_LEAVE)
             if place.made:  # else it is not ours, whatever it is called
                 shutil.rmtree(place.folder)
             self._tell_hadoop()
@@ -138,10 +139,10 @@ class Servers:
         self._end(place)
         place.make(self.choose_ports(server.ports))
 
-    def _end(self, place: Place) -> None:
+    def _end(self, place: Place, grace_seconds: float = processes.GRACE_SECONDS) -> None:
         """The last ones first: they lean on the others."""
         for process in sorted(place.started().values(), key=lambda process: process.started, reverse=True):
-            processes.end(process)
+            processes.end(process, grace_seconds)
 
     def _tell_hadoop(self) -> None:
         hadoop.write_clients(self.root, {place.name: server.hdfs(place) for server, place in self._made()})

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from servers import asking, downloads
 from servers.faults import Failed
-from servers.place import Place, Role
+from servers.place import NO, Place, Role
 from servers.ports import HOST
 from servers.server import Server, Stage
 
@@ -97,5 +97,5 @@ class SeaweedFS(Server):
 def _assigns(url: str) -> bool:
     try:
         return "fid" in asking.get_json(url)
-    except (OSError, ValueError):
+    except NO:
         return False

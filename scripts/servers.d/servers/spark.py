@@ -102,7 +102,7 @@ def environment(home: Path, place: Place) -> dict[str, str]:
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": str(place.folder / "conf"),
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": DAEMON,
+        "SPARK_DAEMON_JAVA_OPTS": f"{DAEMON} -Djava.io.tmpdir={place.temporary}",
         "SPARK_LOCAL_IP": HOST,
         "SPARK_LOCAL_DIRS": str(place.folder / "data"),
         "PYSPARK_PYTHON": python_of(home),
