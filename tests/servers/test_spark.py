@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,32 +48,38 @@ def test_a_submission_nobody_made_is_not_known(servers: Servers) -> None:
     assert rest(servers, "status/driver-0")["success"] is False
 
 
-def test_a_driver_that_is_submitted_over_rest_runs_to_its_end(servers: Servers, tmp_path: Path) -> None:
-    script, written = tmp_path / "job.py", tmp_path / "written"
-    script.write_text("import pathlib, sys\npathlib.Path(sys.argv[1]).write_text('ran')\n")
-    answer = rest(servers, "create", created(servers, script, str(written)))
-    assert answer["success"] is True, answer
-    until = time.monotonic() + SECONDS_MAX
-    while (state := rest(servers, f"status/{answer['submissionId']}")["driverState"]) not in ENDED:
-        assert time.monotonic() < until, state
-        time.sleep(0.5)
-    assert (state, written.read_text()) == ("FINISHED", "ran")
-
-
-def test_what_a_worker_started_ends_with_it(servers: Servers, tmp_path: Path) -> None:
-    script, written = tmp_path / "job.py", tmp_path / "pid"
-    script.write_text(
+def test_drivers_are_submitted_over_rest_and_what_a_worker_started_ends_with_it(
+    servers: Servers, tmp_path: Path
+) -> None:
+    short, written = tmp_path / "short.py", tmp_path / "written"
+    short.write_text("import pathlib, sys\npathlib.Path(sys.argv[1]).write_text('ran')\n")
+    long, at_work = tmp_path / "long.py", tmp_path / "pid"
+    long.write_text(
         "import os, pathlib, sys, time\npathlib.Path(sys.argv[1]).write_text(f'{os.getpid()}\\n')\ntime.sleep(600)\n"
     )
-    assert rest(servers, "create", created(servers, script, str(written)))["success"] is True
-    until = time.monotonic() + SECONDS_MAX
-    while not (written.exists() and written.read_text().endswith("\n")):
-        assert time.monotonic() < until
-        time.sleep(0.5)
-    pid = int(written.read_text())
+    answer = rest(servers, "create", created(servers, short, str(written)))
+    assert answer["success"] is True, answer
+    assert rest(servers, "create", created(servers, long, str(at_work)))["success"] is True
+
+    assert until(lambda: ended(servers, answer["submissionId"])) == "FINISHED"
+    assert written.read_text() == "ran"
+    pid = int(until(lambda: at_work.exists() and at_work.read_text().endswith("\n") and at_work.read_text()))
     worker = servers.place("spark-b").process("worker")
     assert worker is not None
     assert pid in processes.members(worker)
     servers.down("spark-b")
     assert processes.command(pid) == ""
     assert processes.members(worker) == []
+
+
+def ended(servers: Servers, submission: str) -> str | None:
+    state = str(rest(servers, f"status/{submission}")["driverState"])
+    return state if state in ENDED else None
+
+
+def until(happens: Callable[[], Any]) -> Any:
+    last = time.monotonic() + SECONDS_MAX
+    while not (found := happens()):
+        assert time.monotonic() < last
+        time.sleep(0.3)
+    return found
