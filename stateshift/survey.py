@@ -135,6 +135,7 @@ class Survey:
     findings: tuple[Finding, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     traits: Mapping[str, bool] = field(default_factory=dict)
+    real: str = ""  # where the links in its location lead; empty where that is no other place
 
     @property
     def epoch(self) -> int | None:

@@ -70,7 +70,7 @@ def command(
     key that is there already. Columns inside of a struct are written with dots."""
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
     wanted: dict[str, Any] = {
-        "add": [_column(text) for text in add or ()],
+        "add": [column_of(text) for text in add or ()],
         "widen": pairs("--widen", "NAME=…", widen),
         "rename": pairs("--rename", "NAME=…", rename),
         "drop": list(drop or ()),
@@ -84,17 +84,20 @@ def command(
     return carry(asked, [one_job(source, to, changes, waive, fork)])
 
 
-def _column(text: str) -> dict[str, Any]:
-    """NAME:TYPE[=DEFAULT][@AFTER]; a default is JSON, or else the text itself."""
+def column_of(text: str) -> dict[str, Any]:
+    """NAME:TYPE[=DEFAULT][@AFTER]; a default is JSON, or else the text itself: of a string, a number is one, too. In
+    quotes it may hold an @."""
     name, colon, rest = text.partition(":")
     rest, at, after = rest.partition("@") if "=" not in rest else _last(rest, "@")
+    if rest.count('"') % 2:  # that @ was inside of the quotes
+        rest, at, after = rest + at + after, "", ""
     kind, equals, default = rest.partition("=")
     if not (name and colon and kind):
         raise typer.BadParameter(f"--add takes NAME:TYPE[=DEFAULT][@AFTER], not {text!r}")
     return {
         "name": name,
         "type": kind,
-        **({"default": _json(default)} if equals else {}),
+        **({"default": _json(default, kind)} if equals else {}),
         **({"after": after} if at else {}),
     }
 
@@ -104,8 +107,9 @@ def _last(text: str, mark: str) -> tuple[str, str, str]:
     return (before, found, after) if found else (text, "", "")
 
 
-def _json(text: str) -> Any:
+def _json(text: str, kind: str) -> Any:
     try:
-        return plain_json.loads(text)
+        value = plain_json.loads(text)
     except ValueError:
         return text
+    return text if kind.strip().lower() == "string" and not isinstance(value, str | None) else value

@@ -40,5 +40,7 @@ def command(
     others', in the order in which they are named."""
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
     first, *others = sources
+    if not others:
+        raise typer.BadParameter("merge takes two checkpoints, or more")
     change = {"kind": "merge", "locations": others, **({"sum": sum} if sum else {})}
     return carry(asked, [one_job(first, to, [change], waive, fork)])

@@ -55,8 +55,10 @@ class Asked:
 def ending(example: str) -> str:
     """The end of a shortcut's help."""
     return epilog(
-        example, 2, 3, 4, 5, 6, 8, 130,
-        e0="the changed image is at its target", e4="refused: nothing was changed",
+        example, 2, 3, 4, 5, 6, 7, 8, 130,
+        e0="the changed image is at its target",
+        e4="refused: nothing was changed; or what was found later does not fit: the run can be taken back",
+        e7="the fleet failed",
         e8="the target or the workdir is held by another run", e130="interrupted: `stateshift resume WORKDIR` goes on",
     )  # fmt: skip
 

@@ -44,6 +44,7 @@ def command(
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
     if (column is None) != (not values) or (values and len(values) != len(to)):
         raise typer.BadParameter("--column and --values go together, with one --values for each --to")
+    _refuse_twice(values or [])
     jobs = []
     for number, target in enumerate(to):
         part: dict[str, Any] = {"by": len(to), "part": number}
@@ -52,3 +53,11 @@ def command(
         job = one_job(source, target, [{"kind": "split", **part}], waive, fork=True)
         jobs.append({**job, "name": f"{job['name']}-{number}"})
     return carry(asked, jobs)
+
+
+def _refuse_twice(values: list[str]) -> None:
+    """A key that two parts take along would go on in two jobs."""
+    named = [value for part in values for value in sorted({value.strip() for value in part.split(",")})]
+    twice = next((value for value in named if named.count(value) > 1), None)
+    if twice is not None:
+        raise typer.BadParameter(f"--values names {twice!r} in two parts")

@@ -62,7 +62,10 @@ def restartable(
         if image.fence is not None:
             findings.append(Finding("refuse", f"{image.path or location} is fenced by run {image.fence}: a job that "
                                     "starts here fails", hint=taking_back(image.fence)))  # fmt: skip
-        if image.epoch is None:
+        if _begins(image):
+            findings.append(Finding("note", f"{image.path or location} has not committed a batch: a job begins with "
+                                    "batch 0, as it was planned"))  # fmt: skip
+        elif image.epoch is None:
             findings.append(Finding("refuse", f"{image.path or location} has not committed a batch"))
         epochs = image.epochs
         if thorough:
@@ -71,11 +74,16 @@ def restartable(
             if epochs and any(finding.level == "refuse" for finding in (*image.findings, *found_deep)):
                 epochs = deep.works(storage, image, found_deep)
         judged.append(JudgedImage(image.path, image.name, image.epoch, epochs))
-    whole = all(i.epoch is not None and i.epoch in i.epochs for i in survey.images)
+    whole = all(_begins(i) or (i.epoch is not None and i.epoch in i.epochs) for i in survey.images)
     refused = any(finding.level == "refuse" for finding in findings)
     epochs = judged[0].epochs if len(judged) == 1 else ()  # a workflow has none in common
     told = tuple(_with_way_out(_without_this_command(finding), judged) for finding in findings)
     return Judgement(whole and not refused, survey.epoch, epochs, told, tuple(judged))
+
+
+def _begins(image: Image) -> bool:
+    """Its first batch was planned, and not committed: Spark does that batch, over the input that was written down."""
+    return image.epoch is None and image.planned == 0
 
 
 def _with_way_out(finding: Finding, judged: list[JudgedImage]) -> Finding:

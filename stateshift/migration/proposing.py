@@ -16,6 +16,7 @@ from stateshift.migration.doors import Doors
 from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
 from stateshift.storage import locations
+from stateshift.storage.opening import real_location
 from stateshift.storage.protocol import Storage
 from stateshift.survey import ClusterFacts, Facts, Finding, Survey
 from stateshift.workdir import Workdir
@@ -130,7 +131,8 @@ def _survey(spec: Spec, location: str, doors: Doors, changes: Sequence[Mapping[s
 
 def _surveyed(survey: Survey, storage: Storage) -> Survey:
     traits = storage.traits
-    return replace(survey, traits={"renames": traits.renames, "keeps_times": traits.keeps_times})
+    told = {"renames": traits.renames, "keeps_times": traits.keeps_times}
+    return replace(survey, traits=told, real=real_location(survey.location))
 
 
 def _data(kind: Engine, location: str, doors: Doors, ours: bool) -> Survey:

@@ -25,6 +25,7 @@ def check(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> None:
         _check_clusters(complaints, spec.clusters, read)
         _check_ends(complaints, read)
         _check_merges(complaints, read)
+        _check_united(complaints, read)
         _check_data(complaints, read)
         _check_fork(complaints, read)
         _check_changes(complaints, read)
@@ -109,6 +110,20 @@ def _check_merges(complaints: Complaints, read: ReadJob) -> None:
         if read.job.source and scheme(merge) != scheme(read.job.source):
             message = f"the merge directory {merge!r} is on another file system than the checkpoint location"
             complaints.add(place, message, "a directory that can be moved by renaming it")
+
+
+def _check_united(complaints: Complaints, read: ReadJob) -> None:
+    """A checkpoint that is put together with itself would count twice, and one that holds the target would change."""
+    merges = [change for change in read.job.transform if change["kind"] == "merge"]
+    merged = [location for merge in merges for location in merge.get("locations", ())]
+    ends = [("the checkpoint location", read.job.source), ("the remote location", read.job.target)]
+    for index, location in enumerate(merged):
+        earlier = [(f"{other!r}, which is merged, too", other) for other in merged[:index]]
+        for what, other in [*ends, *earlier]:
+            lies = relation(location, other) if other else "apart"
+            if lies != "apart":
+                message = f"the merged checkpoint {location!r} {_RELATION[lies]} {what}"
+                complaints.add(read.at("transform"), message, "places apart")
 
 
 def _check_data(complaints: Complaints, read: ReadJob) -> None:

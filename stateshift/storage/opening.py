@@ -27,6 +27,13 @@ def open_patiently(location: str) -> Storage:
     return Retrying(open_storage(location), SystemClock())
 
 
+def real_location(location: str) -> str:
+    """Where the links in a local location lead, empty where there are none: two places with two names may be one."""
+    path = locations.local_path(location)
+    real = None if path is None else os.path.realpath(path)
+    return "" if real is None or real == path else locations.normal(real)
+
+
 def open_storage(location: str) -> Storage:
     """The storage at a location, which need not exist yet. A new one each time: what is written through one
     is synced by the same one."""

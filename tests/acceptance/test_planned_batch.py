@@ -86,3 +86,15 @@ def test_a_batch_that_died_before_its_commit_runs_again_over_the_same_input(tmp_
     assert (there.output / "000002.json").read_bytes() == put_out
     assert there.recognise() == there.expected(9)
     assert content_of(checkpoint)["metadata"] == content_of(there.checkpoint)["metadata"]
+
+
+@pytest.mark.row("IS-14")
+def test_a_job_that_died_in_its_first_batch_can_start_and_verify_says_so(tmp_path: Path) -> None:
+    check = Totals(tmp_path / "here", tmp_path / "input")
+    check.feed(0, 3)
+    check.run(die_in=0)
+    assert not list(check.checkpoint.glob("commits/[0-9]*"))
+    told = stateshift("verify", check.checkpoint, "--deep", "--json", cwd=tmp_path).json
+    assert (told["restartable"], told["epoch"]) == (True, None)
+    check.run()
+    assert check.recognise() == check.expected(3)

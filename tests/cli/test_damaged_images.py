@@ -164,7 +164,7 @@ DAMAGES: dict[str, Damage] = {
     "a changelog of a newer Spark": Damage(
         FORMAT2, CHANGELOG, inside(lambda raw: raw.replace(b"\0\2v4", b"\0\2v5", 1)), "changelog of version v5", 0),
     "an SST of a newer RocksDB": Damage(ROCKS, SST, lambda c: c[:-12] + b"\x06" + c[-11:], "format version 6"),
-    "a snapshot of a newer Spark": Damage(ROCKS, ZIP, rezipped(b"v1\n", b"v7\n"), "format version v7", 0),
+    "a snapshot of a newer Spark": Damage(ROCKS, ZIP, rezipped(b"v1\n", b"v7\n"), "format version v7"),
     # state of somebody else's
     "state of a custom provider": Damage(
         HDFS, "offsets/5", text("streaming.state.HDFSBackedStateStoreProvider", "acme.FancyStateStoreProvider"),

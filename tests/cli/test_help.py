@@ -40,6 +40,7 @@ def test_every_command_takes_json_and_verbose_and_ends_with_an_example_and_exit_
     example, codes = help.out.split("Example:")[1].split("Exit codes:")
     assert all(line.strip().startswith(f"stateshift {command}") for line in example.strip().splitlines())
     assert codes.split()[0] == "0"
+    assert "--fleet" not in help.out or "  7    " in codes, "a fleet may fail"
 
 
 def test_the_commands_of_later_issues_are_not_announced() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from stateshift.cli.evolve import column_of
 from stateshift.storage.opening import open_storage
 from tests.cli.support import said
 from tests.support.checkpoints import Checkpoint
@@ -98,7 +99,9 @@ def test_what_is_typed_is_meant_as_it_is(tmp_path: Path) -> None:
         (["rename", "--operator", "0"], "takes OLD=NEW"),
         (["rename"], "nothing is asked for"),
         (["split", "--column", "word"], "--column and --values go together"),
+        (["split", "--to", "b", "--column", "c", "--values", "de,fr", "--values", "us, fr"], "names 'fr' in two parts"),
         (["rewind", "--batch", "-1"], "Invalid value for '--batch'"),
+        (["merge"], "two checkpoints, or more"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -116,3 +119,43 @@ def test_a_refusal_is_shown_with_its_finding_and_nothing_is_done(tmp_path: Path,
     assert ran.code == 4
     assert "batch 9 is not committed" in ran.err
     assert not (tmp_path / "new").exists()
+
+
+PLACES_OF_A_LINK = [
+    (["compact", "{link}", "--to", "{orders}/new"], "one lies inside the other"),
+    (["repartition", "{orders}", "--to", "{link}/new", "--partitions", "3"], "one lies inside the other"),
+    (["merge", "{orders}", "{link}", "--to", "{new}", "--sum", "count"], "are one place"),
+]
+
+
+@pytest.mark.parametrize(("argv", "fact"), PLACES_OF_A_LINK, ids=[argv[0] for argv, _ in PLACES_OF_A_LINK])
+def test_places_that_a_link_makes_one_are_not_apart(tmp_path: Path, orders: Path, argv: list[str], fact: str) -> None:
+    (tmp_path / "link").symlink_to(orders)
+    named = {"orders": orders, "link": tmp_path / "link", "new": tmp_path / "new"}
+    runs = ("--workdirs", str(tmp_path / "runs"))
+    before = sorted(orders.rglob("*"))
+    ran = said(*(word.format(**named) for word in argv), "--fork", *runs, "--yes")
+    assert ran.code == 4
+    assert fact in ran.out + ran.err
+    assert sorted(orders.rglob("*")) == before
+
+
+def test_a_link_to_a_checkpoint_is_a_checkpoint(tmp_path: Path, orders: Path) -> None:
+    (tmp_path / "link").symlink_to(orders)
+    places = (str(tmp_path / "link"), "--to", str(tmp_path / "new"), "--workdirs", str(tmp_path / "runs"))
+    ran = said("fork", *places, "--yes")
+    assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("s:string=5", {"default": "5"}),
+        ("s:string=null", {"default": None}),
+        ("s:string=none@count", {"default": "none", "after": "count"}),
+        ('s:string="a@b"', {"default": "a@b"}),
+        ('s:string="a@b"@count', {"default": "a@b", "after": "count"}),
+    ],
+)
+def test_a_column_of_text_may_have_any_text_for_a_default(text: str, column: dict[str, object]) -> None:
+    assert column_of(text) == {"name": "s", "type": "string", **column}

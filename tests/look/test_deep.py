@@ -210,3 +210,40 @@ def test_state_that_nothing_describes_is_said_to_be_unchecked():
     assert found.restartable and [finding.level for finding in found.findings] == ["note"]
     put(disk.open(HERE), "state/0/1/3.delta", b"junk")
     assert look.restartable(HERE, disk.open, thorough=True).epochs == (0, 1)
+
+
+@pytest.mark.parametrize("thorough", [True, False])
+def test_a_job_that_planned_its_first_batch_begins_with_it(thorough):
+    disk = MemoryDisk()
+    Checkpoint(batches=0, planned=True).write(disk.open(HERE))
+    found = look.restartable(HERE, disk.open, thorough=thorough)
+    assert (found.restartable, found.epoch, found.epochs) == (True, None, ())
+    assert [(f.level, "a job begins with batch 0" in f.message) for f in found.findings] == [("note", True)]
+
+
+def test_a_first_batch_whose_plan_is_damaged_cannot_begin():
+    files = Checkpoint(batches=0, planned=True).files()
+    assert not judged({**files, "offsets/0": files["offsets/0"][:20]}).restartable
+
+
+def test_shards_that_the_offset_log_knows_nothing_of_are_told():
+    checkpoint = Checkpoint(shards=3)
+    files = {path: c.replace(b'partitions":"3"', b'partitions":"2"') for path, c in checkpoint.files().items()}
+    found = look.restartable(HERE, _on_disk(files).open)
+    assert [f.level for f in found.findings if "state/0/2 holds state of epoch 2" in f.message] == ["warn"]
+    older = {path: c for path, c in files.items() if path != "state/0/2/3.delta"}
+    assert look.restartable(HERE, _on_disk(older).open).findings == ()  # as Spark's own repartition leaves them
+
+
+def test_state_of_a_custom_provider_has_no_epoch_that_we_know_to_work():
+    theirs = (b"HDFSBackedStateStoreProvider", b"FancyProvider")
+    files = {path: content.replace(*theirs) for path, content in Checkpoint().files().items()}
+    for thorough in (False, True):
+        found = look.restartable(HERE, _on_disk(files).open, thorough)
+        assert (found.restartable, found.epochs) == (False, ())
+
+
+def _on_disk(files):
+    disk = MemoryDisk()
+    write(disk.open(HERE), files)
+    return disk

@@ -126,3 +126,18 @@ def test_a_change_needs_a_place_of_its_own() -> None:
     assert refused([{"kind": "compact"}], remote_location=None) == [
         ("/jobs/0/transform", "a transform without 'remote_location'")
     ]
+
+
+@pytest.mark.parametrize(
+    ("locations", "message"),
+    [
+        (["/here"], "is the checkpoint location"),
+        (["/there", "file:///there/"], "is 'file:///there', which is merged, too"),
+        (["/new/old"], "lies inside the remote location"),
+        (["/"], "holds the checkpoint location"),
+    ],
+)
+def test_what_is_merged_lies_apart(locations: list[str], message: str) -> None:
+    where, told = refused([{"kind": "merge", "locations": locations}])[0]
+    assert where == "/jobs/0/transform"
+    assert message in told

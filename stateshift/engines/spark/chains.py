@@ -57,6 +57,10 @@ class StoreFiles:
         elif place.kind == "sst":
             self.ssts[path.rpartition("/")[2]] = path
 
+    def at(self, version: int) -> bool:
+        """Whether there is anything of that version."""
+        return any(v == version for v, _ in (*self.snapshots, *self.changes))
+
     def loadable(self) -> set[int]:
         """The versions for which every snapshot and change file is there. Under format 2 this says that files of
         those versions exist; that they belong together, only `chain` can tell."""

@@ -80,7 +80,13 @@ class RocksDBSnapshot:
 def decode_zip(content: bytes) -> RocksDBSnapshot:
     """What the zip's metadata says; everything else in it is RocksDB's own."""
     with _opened(content) as archive:
-        return decode_snapshot_metadata(_metadata(archive))
+        member, metadata = _metadata(archive)
+        try:
+            return decode_snapshot_metadata(metadata)
+        except FormatError as error:  # its bytes are not the zip's: they are compressed there
+            at = "" if error.offset is None else f" (at byte {error.offset} of {METADATA})"
+            start = min(member.header_offset, len(content))
+            raise type(error)(error.fact + at, None, start, hint=error.hint) from error
 
 
 def check_zip(content: bytes) -> None:
@@ -101,7 +107,8 @@ def _opened(content: bytes) -> Iterator[zipfile.ZipFile]:
             _check_members(archive)
             yield archive
     except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, ValueError, RuntimeError) as error:
-        raise FormatError(f"{_WHAT} is no readable zip: {error}", None, len(content)) from error
+        # It quotes whatever it found in the place of a name.
+        raise FormatError(f"{_WHAT} is no readable zip: {str(error)[:200]}", None, len(content)) from error
     except (OSError, IndexError, OverflowError, struct.error) as error:
         raise FormatError(f"{_WHAT} is a damaged zip: {error}", None, len(content)) from error
 
@@ -191,7 +198,7 @@ def _is_without_writes(log: bytes) -> bool:
     return True
 
 
-def _metadata(archive: zipfile.ZipFile) -> bytes:
+def _metadata(archive: zipfile.ZipFile) -> tuple[zipfile.ZipInfo, bytes]:
     found = [member for member in archive.infolist() if member.filename == METADATA]
     if len(found) != 1:
         raise FormatError(f"{_WHAT} holds {'more than one' if found else 'no'} {METADATA}", None, 0)
@@ -199,7 +206,7 @@ def _metadata(archive: zipfile.ZipFile) -> bytes:
     if size > min(MEMBER_BYTES_MAX, room):
         fact = f"{_WHAT} has metadata of {size} bytes, which Spark's never are"
         raise FormatError(fact, None, found[0].header_offset)
-    return archive.read(found[0])
+    return found[0], archive.read(found[0])
 
 
 def _tables(plain: dict[str, Any], start: int) -> tuple[Table, ...]:

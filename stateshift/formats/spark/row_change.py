@@ -159,8 +159,11 @@ def _kept(
 
 
 def _add(columns: list[_Column], name: str, one: dict[str, Any], names: list[str], left: dict[str, Any]) -> None:
-    if "." in name and name.partition(".")[0] in names:
+    outer, dot, _ = name.partition(".")
+    if dot and outer in names:
         return  # of a struct that has been looked into: what is left of it is told as not there
+    if dot:
+        raise Unfit(f"{name}: there is no struct {outer}; there are {', '.join(names) or 'no columns'}")
     wanted = spelled(one["type"])
     try:
         kind = type_of(wanted)

@@ -136,7 +136,15 @@ class Ground:
         # inputs left, then both right.
         between = self._target(cell, "merged")
         self._asked(cell, "merge", *sources, "--to", between)
-        self._asked(cell, "rename", between, "--to", target, "--source", "1=2", "--source", "2=1")
+        if not cell.base.version.startswith("3."):
+            self._asked(cell, "rename", between, "--to", target, "--source", "1=2", "--source", "2=1")
+            return [self._after(cell, "whole")]
+        # Spark 3.5 knows that a column which is filtered by is not null, but not of a union: it refuses the merged job
+        # the state of the single ones, until the schema says that it may be null. Spark 4.3 says so always.
+        renamed, stores = self._target(cell, "renamed"), [f"{side}-keyWithIndexToValue" for side in ("left", "right")]
+        self._asked(cell, "rename", between, "--to", renamed, "--source", "1=2", "--source", "2=1")
+        named = [word for store in stores for word in ("--store", store)]
+        self._asked(cell, "evolve", renamed, "--to", target, "--nullable", "*", *named)
         return [self._after(cell, "whole")]
 
     def _asked(self, cell: Cell, kind: str, *words: str, fork: bool = True) -> None:

@@ -212,10 +212,30 @@ def test_a_store_without_a_schema_is_refused_by_name() -> None:
     assert "the keys of operator 0, store default cannot be read: no schema tells" in told(plan, "refuse")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "evolve", "operator": "0", "drop": ["nowhere"]},
+        {"kind": "split", "column": "nowhere", "values": ["x"]},
+        {"kind": "merge", "locations": ["hdfs://here:8020/ck/other"], "sum": ["nowhere"]},
+    ],
+    ids=lambda change: str(change["kind"]),
+)
+def test_where_a_column_is_not_there_the_hint_names_the_place_that_has_others(change: dict[str, Any]) -> None:
+    plan = plan_of(spec_of(transform=[change], mode="fork"), keyed(Checkpoint(), [change]))
+    hints = [finding.hint or "" for finding in plan.refusals]
+    assert any(hint.startswith(f"stateshift inspect --entries {SOURCE}   # shows ") for hint in hints), hints
+
+
 def test_the_same_number_of_partitions_is_nothing_to_do() -> None:
     plan = planned(Checkpoint(shards=2), {"kind": "repartition", "partitions": 2})
     assert not plan.refusals and not rewrites(plan)
     assert "has 2 partitions already" in told(plan, "note")
+
+
+def test_more_partitions_than_a_checkpoint_is_read_with_are_refused() -> None:
+    plan = planned(Checkpoint(shards=2), {"kind": "repartition", "partitions": 1_000_000_000})
+    assert "1000000000 partitions are more than a job has" in told(plan, "refuse")
 
 
 # ---- keys

@@ -278,6 +278,15 @@ def test_a_split_that_cannot_be_made_is_refused(tmp_path: Path, change: dict[str
     assert any(message in finding.message for finding in proposal.refusals), proposal.refusals
 
 
+def test_a_split_by_a_column_says_whose_keys_it_leaves_behind(tmp_path: Path) -> None:
+    ground = Ground(tmp_path)
+    location = source_of(ground, next(case for case in STATEFUL if case.name == "window-hdfs"))
+    change = {"kind": "split", "column": "word", "values": ["alpha", None]}
+    proposal = ground.propose(spec_of(location, transform=[change], mode="fork", waive=["paths-stay"]))
+    told = [finding.message for plan in proposal.plans for finding in plan.findings if finding.level == "warn"]
+    assert any("whose word is none of 'alpha', null are not in this part" in message for message in told)
+
+
 # ---- merge: what was split is put together again
 
 

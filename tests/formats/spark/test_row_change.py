@@ -124,6 +124,7 @@ def test_seventy_columns_have_two_words_of_null_bits():
         ({"drop": ["count", "word", "total"]}, "no column would be left"),
         ({"nullable": ["other"]}, "no column other"),
         ({"drop": ["count.x"]}, "count is no struct"),
+        ({"add": [{"name": "other.n", "type": "long"}]}, "other.n: there is no struct other"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_name(change, fact):

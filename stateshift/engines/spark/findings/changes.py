@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from shlex import quote
 from typing import Any
 
+from stateshift.engines.spark import layout
+from stateshift.engines.spark.chains import PARTITIONS_MAX
 from stateshift.engines.spark.entries.keys import KeyRule, is_session, nameable
 from stateshift.engines.spark.entries.settings import ENCODING, ENCODINGS
 from stateshift.engines.spark.findings.evolve import of_evolution
@@ -16,8 +18,9 @@ from stateshift.engines.spark.reshaping.in_place import of_in_place
 from stateshift.engines.spark.reshaping.joining import of_joining
 from stateshift.engines.spark.reshaping.stores import StoreState, partitions_of, provider_of, stores_of
 from stateshift.engines.spark.reshaping.sums import cannot_add
-from stateshift.engines.spark.reshaping.wishes import PROVIDER, Wishes, wishes_of
+from stateshift.engines.spark.reshaping.wishes import Wishes, wishes_of
 from stateshift.engines.spark.reshaping.zip_format import other_format, seems_4_0, target_version
+from stateshift.engines.spark.restart.operators import PROVIDER
 from stateshift.formats.spark.types import decode_struct
 from stateshift.spec import JobSpec
 from stateshift.survey import Facts, Finding, Image
@@ -43,7 +46,7 @@ def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             yield Finding("note", f"{name} has no state: there is nothing to change")
             continue
         yield from _of_provider(wishes, image, name)
-        yield from _of_stores(wishes, image, name)
+        yield from _of_stores(wishes, image, name, _look(facts, image))
 
 
 def _of_rewind(job: JobSpec, image: Image, name: str) -> Iterator[Finding]:
@@ -124,20 +127,29 @@ def _of_provider(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
         yield Finding("note", f"{name} is of checkpoint format v1 already: HDFS-backed state knows no other")
 
 
-def _of_stores(wishes: Wishes, image: Image, name: str) -> Iterator[Finding]:
+def _look(facts: Facts, image: Image) -> str:
+    """The command that shows the columns."""
+    return f"stateshift inspect --entries {quote(layout.under(facts.source.location, image.path).rstrip('/'))}"
+
+
+def _of_stores(wishes: Wishes, image: Image, name: str, look: str) -> Iterator[Finding]:
     provider = wishes.provider or provider_of(image)
     found = stores_of(image, provider == ROCKSDB)
     stores = tuple(store for store in found if store.operator not in wishes.dropped_operators)
     if wishes.partitions:
         yield from _of_partitions(wishes, image, name, stores)
     if wishes.split:
-        yield from _of_split(wishes, wishes.split, image, name, stores)
-    yield from of_evolution(wishes, image, name, stores)
+        yield from _of_split(wishes, wishes.split, image, name, stores, look)
+    yield from of_evolution(wishes, image, name, stores, look)
     if wishes.provider and wishes.provider != provider_of(image):
         yield from _of_conversion(wishes, image, name, stores)
 
 
 def _of_partitions(wishes: Wishes, image: Image, name: str, stores: tuple[StoreState, ...]) -> Iterator[Finding]:
+    if (wishes.partitions or 0) > PARTITIONS_MAX:
+        yield Finding("refuse", f"{wishes.partitions} partitions are more than a job has: each is a file, or several",
+                      hint=f"{PARTITIONS_MAX} at most")  # fmt: skip
+        return
     before = partitions_of(image)
     if before is None:
         yield Finding(
@@ -166,7 +178,7 @@ def _of_partitions(wishes: Wishes, image: Image, name: str, stores: tuple[StoreS
 
 
 def _of_split(
-    wishes: Wishes, split: Mapping[str, Any], image: Image, name: str, stores: tuple[StoreState, ...]
+    wishes: Wishes, split: Mapping[str, Any], image: Image, name: str, stores: tuple[StoreState, ...], look: str
 ) -> Iterator[Finding]:
     partitions = partitions_of(image)
     if wishes.partitions or wishes.provider:
@@ -191,13 +203,21 @@ def _of_split(
                 yield Finding(
                     "refuse",
                     f"{where}: {lost[0]} has no key column {split['column']} of text, whole numbers or booleans",
-                    hint="stateshift inspect --entries shows the columns; or split by shards",
+                    hint=f"{look}   # shows the columns; or split by shards",
                 )
     yield Finding(
         "warn",
         f"{name}: each part goes on from the same offsets; its job must be given only the input of its own keys",
         hint="filter the source by the same rule, before the first stateful operator",
     )
+    if "column" in split:
+        named = ", ".join("null" if value is None else repr(value) for value in split["values"])
+        yield Finding(
+            "warn",
+            f"{name}: keys whose {split['column']} is none of {named} are not in this part; those that no part names "
+            "are left behind",
+            hint="name each value of the column, in one part; stateshift export --to - shows which there are",
+        )
 
 
 def _of_merge(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
@@ -208,10 +228,11 @@ def _of_merge(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
         yield Finding("refuse", "a merge beside another change than `compact`, `rewind` or a codec",
                       hint="one after the other: two jobs")  # fmt: skip
     columns = list(wishes.merge.get("sum", ()))
+    look = f"stateshift inspect --entries {quote(facts.source.location)}"
     schemas = [schema for image in facts.source.images for schema in image.details.get("schemas", {}).values()]
     if columns and all(cannot_add(schema, columns) for schema in schemas):
         yield Finding("refuse", f"no state has columns {', '.join(columns)} that can be added",
-                      hint="stateshift inspect --entries shows them")  # fmt: skip
+                      hint=f"{look}   # shows them")  # fmt: skip
     elif columns:
         yield Finding("note", "values of common keys are added; the state is compared with the sum of the sources")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from shlex import quote
 from typing import Any
 
 from stateshift.engines.spark.entries.settings import ENCODING
@@ -18,7 +17,10 @@ from stateshift.survey import Finding, Image
 OWN = ("$", "-keyToNumValues", "-tsWithKey")
 
 
-def of_evolution(wishes: Wishes, image: Image, name: str, stores: tuple[StoreState, ...]) -> Iterator[Finding]:
+def of_evolution(
+    wishes: Wishes, image: Image, name: str, stores: tuple[StoreState, ...], look: str
+) -> Iterator[Finding]:
+    """`look` is the command that shows the columns."""
     if not wishes.evolve:
         return
     if wishes.split or wishes.merge:
@@ -38,7 +40,7 @@ def of_evolution(wishes: Wishes, image: Image, name: str, stores: tuple[StoreSta
                 hint=f"told are, as <operator>/<store>: {known}",
             )
             continue
-        yield from _of_one(place, change, schema, image, name, stores)
+        yield from _of_one(place, change, schema, image, name, stores, look)
 
 
 def _of_one(
@@ -48,6 +50,7 @@ def _of_one(
     image: Image,
     name: str,
     stores: tuple[StoreState, ...],
+    look: str,
 ) -> Iterator[Finding]:
     where = f"{name}: operator {change['operator']}, store {change.get('store', 'default')}"
     family = place.rpartition("/")[2]
@@ -59,8 +62,7 @@ def _of_one(
     try:
         evolution = evolution_of(change, schema, "")
     except Unfit as error:
-        yield Finding("refuse", f"{where}: {error}",
-                      hint=f"stateshift inspect --entries {quote(image.path or '.')} shows the columns")  # fmt: skip
+        yield Finding("refuse", f"{where}: {error}", hint=f"{look}   # shows the columns")
         return
     if evolution.rekeyed or evolution.key_change.get("rename"):
         store = next(s for s in stores if f"{place}/".startswith(f"{s.operator}/{s.store}/"))

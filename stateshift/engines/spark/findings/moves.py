@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import combinations
 from shlex import quote
 
 from stateshift.engines.spark.findings.changes import of_changes
@@ -14,6 +15,7 @@ from stateshift.engines.spark.layout import SINK_LOG, deepest_above, under
 from stateshift.engines.spark.places import covered, needed_embedded
 from stateshift.formats import uid
 from stateshift.spec import JobSpec, Spec
+from stateshift.spec.location import relation
 from stateshift.survey import EmbeddedPath, Facts, Finding, Image
 
 FRESH_SECONDS = 60.0
@@ -24,6 +26,7 @@ def of_move(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
     found = [
         *_of_source(job, facts),
         *_of_target(job, facts),
+        *_of_links(job, facts),
         *_of_merges(job, facts),
         *_of_names(spec, job, facts),
         *_of_places(job, facts),
@@ -120,6 +123,19 @@ def _of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
         f"the target {target.location} is not empty: it holds {held}",
         hint=f"stateshift inspect {quote(target.location)}; choose another remote_location, or clear this one yourself",
     )
+
+
+def _of_links(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """Places that the spec keeps apart by their names, and that a link makes one."""
+    places = [facts.source, *([facts.target] if job.target else ()), *facts.merges, *facts.others]
+    for one, other in combinations(places, 2):
+        if relation(one.location, other.location) == "apart":
+            lies = relation(one.real or one.location, other.real or other.location)
+            if lies != "apart":
+                fact = "are one place" if lies == "same" else f"are not apart: one lies inside the other ({lies})"
+                yield Finding("refuse", f"{one.location} and {other.location} {fact}: a link leads there",
+                              hint=f"name another place: {quote(one.location)} is {quote(one.real or one.location)}, "
+                              f"{quote(other.location)} is {quote(other.real or other.location)}")  # fmt: skip
 
 
 def _of_merges(job: JobSpec, facts: Facts) -> Iterator[Finding]:

@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from stateshift.engines.spark.reshaping.wishes import PROVIDER, Wishes
+from stateshift.engines.spark.reshaping.wishes import Wishes
 from stateshift.engines.spark.reshaping.zip_format import target_version
+from stateshift.engines.spark.restart.operators import PROVIDER
 from stateshift.survey import Facts, Finding, Image
 
 JOIN = "spark.sql.streaming.join.stateFormatVersion"

@@ -15,7 +15,8 @@ from stateshift.engines.spark.reshaping.evolving import Evolution, evolutions
 from stateshift.engines.spark.reshaping.joining import Joining, joining_of
 from stateshift.engines.spark.reshaping.parts import shards_of
 from stateshift.engines.spark.reshaping.stores import StoreState, partitions_of, provider_of, stores_of
-from stateshift.engines.spark.reshaping.wishes import PROVIDER, Wishes, path_after, settings_after
+from stateshift.engines.spark.reshaping.wishes import Wishes, path_after, settings_after
+from stateshift.engines.spark.restart.operators import PROVIDER
 from stateshift.formats.spark.names import CheckpointPath, classify
 from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 

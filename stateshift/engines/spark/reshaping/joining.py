@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from shlex import quote
 
 from stateshift.engines.spark import layout
 from stateshift.spec import JobSpec
@@ -120,7 +121,7 @@ def of_joining(job: JobSpec, facts: Facts) -> Iterator[Finding]:
         yield from other.findings
         if other.kind != "checkpoint" or other.epoch is None:
             yield Finding("refuse", f"{other.location} is no checkpoint with a committed batch ({other.kind})",
-                          hint=f"stateshift inspect {other.location}")  # fmt: skip
+                          hint=f"stateshift inspect {quote(other.location)}")  # fmt: skip
             continue
         yield from _of_other(job, source, other)
     yield Finding(

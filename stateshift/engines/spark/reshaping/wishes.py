@@ -8,9 +8,9 @@ from typing import Any
 
 from stateshift.engines.spark.entries.settings import CODEC
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
+from stateshift.engines.spark.restart.operators import PROVIDER
 
 PARTITIONS = ("spark.sql.shuffle.partitions", "spark.sql.streaming.internal.stateStore.partitions")
-PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 CLASSES = {
     HDFS: "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
     ROCKSDB: "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",

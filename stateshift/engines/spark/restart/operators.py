@@ -13,6 +13,7 @@ from stateshift.formats.spark.types import Atomic, decode_struct
 from stateshift.formats.spark.uris import canonical
 from stateshift.survey import EmbeddedPath, Operator, Store
 
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 PROVIDERS = {
     "HDFSBackedStateStoreProvider": "hdfs-backed",
     "RocksDBStateStoreProvider": "rocksdb",
@@ -20,7 +21,7 @@ PROVIDERS = {
 
 
 def operators_of(reading: Reading, found: Found, settings: Mapping[str, str]) -> tuple[Operator, ...]:
-    provider = settings.get("spark.sql.streaming.stateStore.providerClass", "").rsplit(".", 1)[-1]
+    provider = settings.get(PROVIDER, "").rsplit(".", 1)[-1]
     ids = sorted({key[0] for key in found.stores} | set(found.operator_files) - {""}, key=number_of)
     operators = []
     for operator in ids:
@@ -38,12 +39,17 @@ def operators_of(reading: Reading, found: Found, settings: Mapping[str, str]) ->
     return tuple(operators)
 
 
+def is_foreign(settings: Mapping[str, str]) -> bool:
+    """Whether neither of Spark's own providers keeps the state."""
+    return settings.get(PROVIDER, "").rsplit(".", 1)[-1] not in (*PROVIDERS, "")
+
+
 def refuse_foreign_state(
     reading: Reading, operators: tuple[Operator, ...], settings: Mapping[str, str], epoch: int | None
 ) -> None:
     """State that neither of Spark's own providers keeps: which files it consists of only its provider knows."""
-    provider = settings.get("spark.sql.streaming.stateStore.providerClass", "")
-    if not operators or epoch is None or provider.rsplit(".", 1)[-1] in (*PROVIDERS, ""):
+    provider = settings.get(PROVIDER, "")
+    if not operators or epoch is None or not is_foreign(settings):
         return
     path = layout.offset_path(epoch)
     fact = f"{reading.path(path)} says that {provider[:200]} keeps the state, whose files only that provider knows"

@@ -9,6 +9,7 @@ from stateshift.engines.spark.chains import chain
 from stateshift.engines.spark.endpoints import Endpoints
 from stateshift.engines.spark.reading import Reading
 from stateshift.engines.spark.restart.found import Found, folder_of
+from stateshift.engines.spark.restart.operators import is_foreign
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import rocksdb, state_files
 from stateshift.survey import Operator, ShardFiles
@@ -48,6 +49,7 @@ def shards_of(
                     reading.refuse(f"{place} is missing: epoch {epoch} cannot be restored without it", path)
                 shards.append(ShardFiles(operator.id, name, shard, tuple(reading.path(p) for p in files.files)))
         _refuse_missing(reading, operator, missing)
+        _warn_of_more(reading, found, operator, epoch)
     return tuple(shards)
 
 
@@ -58,6 +60,16 @@ def _refuse_missing(reading: Reading, operator: Operator, folders: list[str]) ->
     if len(folders) > MISSING_MAX:
         more, folder = len(folders) - MISSING_MAX, f"state/{operator.id}"
         reading.refuse(f"{more} more shards are missing from {reading.path(folder)}, of {operator.shards}", folder)
+
+
+def _warn_of_more(reading: Reading, found: Found, operator: Operator, epoch: int) -> None:
+    """State of the epoch in shards that the offset log knows nothing of: a restart would leave it out."""
+    more = {shard for (id, shard, _), store in found.stores.items()
+            if id == operator.id and shard >= operator.shards and store.at(epoch + 1)}  # fmt: skip
+    if more:
+        folder = f"state/{operator.id}/{min(more)}"
+        reading.warn(f"{reading.path(folder)} holds state of epoch {epoch} that a restart leaves out: the offset log "
+                     f"says {operator.shards} shards, {len(more)} more are there", folder)  # fmt: skip
 
 
 def _uuid(unique: Uuids, operator: str, shard: int, store: int) -> str:
@@ -96,6 +108,8 @@ def restartable(
 ) -> tuple[int, ...]:
     """The committed batches from which a restart works: their offsets and the ones before are there, and every store
     can be loaded. `thorough` also looks into every zip they lean on."""
+    if is_foreign(settings):
+        return ()  # each batch's offsets name the provider that the query was born with
     if not found.metadata or any(f.level == "refuse" and f.path and "sources/" in f.path for f in reading.findings):
         return ()
     batches = {b for b in found.commits if b in found.offsets and (b == 0 or b - 1 in found.offsets)}
