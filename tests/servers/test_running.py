@@ -6,7 +6,9 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.servers import (
+    SERVERS_D,
     Failed,
     Place,
     Role,
@@ -128,6 +131,22 @@ def test_a_port_that_is_taken_after_a_crash_is_survived(servers: Servers) -> Non
     assert state.word == "up"
     assert state.ports["s3"] != port
     assert servers.exports()["STATESHIFT_S3_MOTO"].endswith(str(state.ports["s3"]))
+
+
+def test_an_up_that_is_killed_is_gone_on_with(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    born = root / MOTO / "pids" / "moto"
+    words = [sys.executable, str(SERVERS_D / "main.py"), "--root", str(root), "up", MOTO]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL) as up:
+        while not born.exists():
+            assert up.poll() is None
+            time.sleep(0.002)
+        up.kill()
+    with group(root, MOTO) as servers:
+        process = processes.read(born)
+        assert process is not None
+        assert servers.state(MOTO).pids == {"moto": process.pid}
+        assert len(processes.members(process)) == 1
 
 
 def test_down_leaves_no_process_and_no_folder(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ from servers.server import Server, Stage
 SERVERS_D = Path(__file__).resolve().parents[2] / "scripts" / "servers.d"
 
 __all__ = [
-    "NAMES", "Failed", "Place", "Role", "Server", "Servers", "Stage", "State", "Unavailable", "command", "downloads",
-    "group", "hadoop", "in_their_python", "ports", "processes", "spark",
+    "NAMES", "SERVERS_D", "Failed", "Place", "Role", "Server", "Servers", "Stage", "State", "Unavailable", "command",
+    "downloads", "group", "hadoop", "in_their_python", "ports", "processes", "spark",
 ]  # fmt: skip
 
 
