@@ -20,7 +20,10 @@ FAILED = "PreconditionFailed"
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     with group(tmp_path_factory.mktemp("s3"), "s3-moto", "s3-real") as servers:
+        taken = servers.state("s3-real").ports.values()
         yield servers
+    left = [path for path in Path("/tmp").glob("seaweedfs-*.sock") if path.stem.rpartition("-")[2] in map(str, taken)]
+    assert left == []
 
 
 @pytest.fixture(scope="module", params=["MOTO", "REAL"])

@@ -38,6 +38,7 @@ log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.target=System.err
 log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=%d{{ISO8601}} %p %c{{2}}: %m%n
+log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
 """
 HDFSCLI = """[global]
 default.alias = {default}
@@ -87,13 +88,14 @@ def write_site(folder: Path, core: Mapping[str, str], hdfs: Mapping[str, str], l
 def write_clients(root: Path, named: Mapping[str, Mapping[str, str] | None]) -> None:
     """The clients' configuration names all of them; the first is where paths without a name lead."""
     sites = {name: site for name, site in named.items() if site is not None}
-    core = {"fs.defaultFS": f"hdfs://{next(iter(sites))}"} if sites else {}
+    conf = root / "hadoop-conf"
+    core = {"fs.defaultFS": f"hdfs://{next(iter(sites))}", "hadoop.tmp.dir": str(conf / "tmp")} if sites else {}
     merged = {key: value for site in sites.values() for key, value in site.items()}
-    write_site(root / "hadoop-conf", core, {**merged, "dfs.nameservices": ",".join(sites)} if sites else {}, "WARN")
+    write_site(conf, core, {**merged, "dfs.nameservices": ",".join(sites)} if sites else {}, "WARN")
     if sites:
         _write(root / "hdfscli.cfg", _aliases(sites))
         for name, classes in (("hdfs", HDFS), ("hadoop", HADOOP)):
-            _write(root / "bin" / name, _script(root / "hadoop-conf", classes), 0o755)
+            _write(root / "bin" / name, _script(conf, classes), 0o755)
 
 
 def remove_clients(root: Path) -> None:

@@ -74,6 +74,8 @@ class Servers:
             place = self.place(name)
             self._end(place, SECONDS_TO_LEAVE)
             if place.made:  # else it is not ours, whatever it is called
+                for left in CATALOG[name].leavings(place):
+                    left.unlink(missing_ok=True)
                 shutil.rmtree(place.folder)
             self._tell_hadoop()
             self._leave()

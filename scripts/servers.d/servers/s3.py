@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from servers import asking, downloads
 from servers.faults import Failed
@@ -24,6 +25,7 @@ CREDENTIALS = {
     "AWS_DEFAULT_REGION": REGION,
     "AWS_EC2_METADATA_DISABLED": "true",  # no credentials are looked for elsewhere
 }
+SOCKETS = Path("/tmp")
 VOLUME_SECONDS_MAX = 60.0
 
 
@@ -89,6 +91,10 @@ class SeaweedFS(Server):
             if time.monotonic() > until:
                 raise Failed(f"{self.name} has no volume; the end of its log:\n{place.end_of_log('weed')}")
             time.sleep(0.2)
+
+    def leavings(self, place: Place) -> tuple[Path, ...]:
+        """Its parts talk over sockets that are named after their ports."""
+        return tuple(socket for port in place.ports.values() for socket in SOCKETS.glob(f"seaweedfs-*-{port}.sock"))
 
     def exports(self, place: Place) -> dict[str, str]:
         return {"STATESHIFT_S3_REAL": f"http://{HOST}:{place.ports['s3']}", **CREDENTIALS}

@@ -4,6 +4,7 @@
     configure(place)   writes its configuration, from its ports; again whenever these change
     stages(place)      its processes in the order in which they are started: each stage is awaited before the next
     settle(place)      what remains to be done when all answer, and is waited for
+    leavings(place)    files that it puts elsewhere
     exports(place)     how to reach it, as environment variables
     hdfs(place)        what Hadoop's clients must be told to know it by its name; None for what is no HDFS
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from servers.place import Place, Role
 
@@ -47,6 +49,10 @@ class Server(ABC):
 
     @abstractmethod
     def exports(self, place: Place) -> dict[str, str]: ...
+
+    def leavings(self, place: Place) -> tuple[Path, ...]:
+        """Files it puts elsewhere, whatever it is told; removed when it is stopped."""
+        return ()
 
     def hdfs(self, place: Place) -> dict[str, str] | None:
         return None
