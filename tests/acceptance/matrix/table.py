@@ -41,7 +41,8 @@ HEAD = """# What was changed, and went on in a real Spark
 Written by `./scripts/matrix`, which `./scripts/test --full` runs. Each job runs three batches in the Spark of its
 column; its checkpoint is changed by the command line; the same Spark carries the changed one on over input that touches
 every key its state holds, brings new ones, and then leaves them all behind. *Passed*: what came out is what came out of
-the untouched one. *Refused*: stateshift says no, by name, and nothing is changed.
+the untouched one. *Refused*: stateshift says no, by name, and nothing is changed. A merged join of Spark 3.5, whose job
+then reads a union, is also told that its columns may be null (`evolve --nullable`).
 
 """
 
