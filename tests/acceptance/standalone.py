@@ -1,50 +1,41 @@
-"""A standalone Spark on this machine: a master and a worker in processes of their own, on ports that are free, ended by
-their process ids. What a test kills, it kills through this."""
+"""A standalone Spark on this machine, as scripts/servers starts it: a master and workers, ended by their process ids.
+What a test kills, it kills through this."""
 
 from __future__ import annotations
 
 import os
-import re
 import signal
-import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.acceptance.support import environment
+from tests.acceptance.support import ROOT
+from tests.support.servers import Place, Servers, group, processes, spark
 
-SECONDS_MAX = 300.0  # of a machine that does much else
-
-
-def spark_home() -> Path:
-    import pyspark
-
-    return Path(pyspark.__file__).parent
+NAME = "spark-a"
 
 
 @dataclass
 class Standalone:
-    folder: Path
-    master: str = ""
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    servers: Servers
+    started: int = 0
 
-    def start_master(self) -> None:
-        log = self._start("master.Master", "master.log", self.processes, "--port", "0")
-        self.master = _await(log, re.compile(r"Starting Spark master at (spark://\S+)"))
+    @property
+    def master(self) -> str:
+        return self.servers.exports()["STATESHIFT_SPARK_A"]
 
     def start_worker(self) -> None:
-        number = len(self.workers)
-        arguments = ("--port", "0", "--cores", "2", "--memory", "1g", "--work-dir", str(self.folder / "work"))
-        log = self._start("worker.Worker", f"worker-{number}.log", self.workers, *arguments, self.master)
-        _await(log, re.compile(r"(Successfully registered) with master"))
+        """One more."""
+        self.started += 1
+        worker = spark.Spark(NAME).worker(self._place, f"worker-{self.started}")
+        self._place.start(worker)
+        self._place.wait(worker)
 
     def executors(self) -> list[int]:
-        """The executors' processes: children of our workers."""
-        ours = {worker.pid for worker in self.workers}
-        return [pid for pid in _pids() if _parent(pid) in ours and "CoarseGrainedExecutorBackend" in _command(pid)]
+        """The executors' processes: what our workers have started."""
+        found = [pid for worker in self._workers() for pid in processes.members(worker)]
+        return [pid for pid in found if "CoarseGrainedExecutorBackend" in processes.command(pid)]
 
     def kill_executors(self) -> int:
         killed = self.executors()
@@ -55,78 +46,18 @@ class Standalone:
 
     def kill_workers(self) -> None:
         """With their executors, as when a machine goes."""
-        executors = self.executors()
-        for worker in self.workers:
-            worker.kill()
-            worker.wait()
-        for pid in executors:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        for worker in self._workers():
+            processes.wipe(worker)
 
-    def end(self) -> None:
-        executors = self.executors()
-        for process in (*self.workers, *self.processes):
-            process.terminate()
-        for process in (*self.workers, *self.processes):
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        for pid in executors:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    @property
+    def _place(self) -> Place:
+        return self.servers.place(NAME)
 
-    def _start(self, name: str, log: str, kept: list[subprocess.Popen[bytes]], *arguments: str) -> Path:
-        path = self.folder / log
-        command = [str(spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1",
-                   "--webui-port", "0", *arguments]  # fmt: skip
-        with path.open("wb") as output:
-            kept.append(
-                subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.folder,
-                    env={**environment(), "SPARK_HOME": str(spark_home()), "SPARK_DAEMON_MEMORY": "256m"},
-                )
-            )  # fmt: skip
-        return path
+    def _workers(self) -> list[processes.Process]:
+        return [process for name, process in self._place.started().items() if name.startswith("worker")]
 
 
 @contextmanager
 def standalone(folder: Path) -> Iterator[Standalone]:
-    folder.mkdir(parents=True, exist_ok=True)
-    spark = Standalone(folder)
-    try:
-        spark.start_master()
-        spark.start_worker()
-        yield spark
-    finally:
-        spark.end()
-
-
-def _await(log: Path, pattern: re.Pattern[str]) -> str:
-    until = time.monotonic() + SECONDS_MAX
-    while True:
-        text = log.read_text(errors="replace")
-        found = pattern.search(text)
-        if found:
-            return found[1]
-        assert time.monotonic() < until, f"{pattern.pattern} is not in {log}\n{text[-3000:]}"
-        time.sleep(0.1)
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def _parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
-
-
-def _command(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-    except OSError:
-        return ""
+    with group(folder, NAME, PYTHONPATH=os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])) as servers:
+        yield Standalone(servers)

@@ -1,0 +1,141 @@
+"""What servers are made of, fetched once and kept outside the checkout. Another pom or extra is fetched anew.
+
+    java()             the JDK's java
+    jars("hdfs")       everything scripts/servers.d/hdfs/pom.xml names, and what that needs, by Maven
+    python()           a Python of its own with the packages of the extra `servers` in pyproject.toml, by pip
+    spark("3.5.9")     the home of a pyspark that scripts/sparks made
+
+What cannot be had raises Unavailable with the reason.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from servers.faults import Unavailable
+
+HERE = Path(__file__).resolve().parents[1]
+ROOT = HERE.parents[1]
+COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+JAVA_VERSION_MIN = 17
+SECONDS_MAX = 1200.0
+
+
+def cache_folder() -> Path:
+    named = os.environ.get("STATESHIFT_SERVERS_CACHE")
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Path(named) if named else user / "stateshift" / "servers"
+
+
+@cache
+def java() -> str:
+    home, found = os.environ.get("JAVA_HOME"), shutil.which("java")
+    for candidate in filter(None, (home and f"{home}/bin/java", found)):
+        if Path(candidate).exists() and _java_version(candidate) >= JAVA_VERSION_MIN:
+            return candidate
+    raise Unavailable(f"a JDK {JAVA_VERSION_MIN} or newer is missing: set JAVA_HOME or install one")
+
+
+def jars(name: str) -> Path:
+    """The folder that holds them."""
+    pom = HERE / name / "pom.xml"
+
+    def fetch(place: Path) -> None:
+        maven = shutil.which("mvn")
+        if maven is None:
+            raise Unavailable(f"Maven is missing, which fetches {name}'s jars: install it (Debian, Ubuntu: maven)")
+        (place / "pom.xml").write_bytes(pom.read_bytes())
+        _run([maven, "-B", "-q", COPY, "-DincludeScope=runtime", f"-DoutputDirectory={place / 'jars'}"], place, name)
+
+    return _once(f"{name}-{_sign(pom.read_bytes())}", fetch) / "jars"
+
+
+def python() -> Path:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    packages: list[str] = project["optional-dependencies"]["servers"]
+
+    def fetch(place: Path) -> None:
+        _run([sys.executable, "-m", "venv", str(place)], place, "the servers' Python")
+        pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        _run([*pip, *packages], place, "the servers' Python")
+
+    sign = _sign("\n".join([sys.version, *packages]).encode())
+    return _once(f"python-{sign}", fetch, moves=False) / "bin" / "python"
+
+
+def spark(version: str) -> Path:
+    script = ROOT / "scripts" / "sparks"
+    sparks = Path(os.environ.get("STATESHIFT_SPARKS") or cache_folder().parent / "sparks")
+    if not (sparks / version / "ready").exists():
+        _run([str(script), str(sparks), version], ROOT, f"Spark {version}")
+    (home,) = (sparks / version).glob("lib/python3*/site-packages/pyspark")
+    return home
+
+
+def _once(name: str, fetch: Callable[[Path], None], moves: bool = True) -> Path:
+    """A folder that is there whole or not at all: one that holds `ready`. `moves` is false where paths are written
+    into it, so that it must be made where it stays."""
+    place = cache_folder() / name
+    if (place / "ready").exists():
+        return place
+    with _alone(name):
+        if not (place / "ready").exists():
+            made = place.with_name(f"{name}.new") if moves else place
+            shutil.rmtree(made, ignore_errors=True)
+            made.mkdir(parents=True)
+            print(f"servers: fetching {name.partition('-')[0]} into {place}, this once", file=sys.stderr, flush=True)
+            fetch(made)
+            (made / "ready").touch()
+            if moves:
+                shutil.rmtree(place, ignore_errors=True)
+                made.replace(place)
+    return place
+
+
+@contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """Others that want the same wait until it is there."""
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with (cache_folder() / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: Sequence[str], folder: Path, name: str) -> None:
+    try:
+        done = subprocess.run(
+            command, cwd=folder, stdin=subprocess.DEVNULL, text=True, check=False, timeout=SECONDS_MAX,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"{name} cannot be had: {error}") from error
+    if done.returncode:
+        raise Unavailable(f"{name} cannot be had: {_plain(done.stdout)}")
+
+
+def _plain(told: str) -> str:
+    """The gist of what a tool said. Addresses are left out: a registry may be a private one."""
+    lines = [line for line in told.splitlines() if line.strip()]
+    gist = [line for line in lines if "ERROR" in line][:2] or lines[-3:]
+    return re.sub(r"[a-z+]+://[^\s'\",)]+", "(address)", " ".join(gist))[:800] or "it says nothing"
+
+
+def _java_version(java: str) -> int:
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(\d+)', said)
+    return int(found[1]) if found else 0
+
+
+def _sign(content: bytes) -> str:
+    return sha256(content).hexdigest()[:12]

@@ -1,0 +1,107 @@
+"""S3, by two programs that share nothing: moto's server, in memory, and SeaweedFS, which keeps what it is given.
+
+Both honour If-None-Match: * and If-Match on a put and on the end of a multipart upload, and If-Match on a delete. Where
+they differ (moto 5.2, SeaweedFS 4.48): moto ignores If-None-Match on a copy and takes any secret; SeaweedFS does and
+does not, as S3 does.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from servers import asking, downloads
+from servers.faults import Failed
+from servers.place import NO, Place, Role
+from servers.ports import HOST
+from servers.server import Server, Stage
+
+KEY, SECRET, REGION = "stateshift", "stateshift-secret", "us-east-1"
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": KEY,
+    "AWS_SECRET_ACCESS_KEY": SECRET,
+    "AWS_DEFAULT_REGION": REGION,
+    "AWS_EC2_METADATA_DISABLED": "true",  # no credentials are looked for elsewhere
+}
+SOCKETS = Path("/tmp")
+VOLUME_SECONDS_MAX = 60.0
+
+
+@dataclass(frozen=True)
+class Moto(Server):
+    name: str = "s3-moto"
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        return ("s3",)
+
+    def fetch(self) -> None:
+        downloads.python()
+
+    def configure(self, place: Place) -> None:
+        return
+
+    def stages(self, place: Place) -> tuple[Stage, ...]:
+        port = place.ports["s3"]
+        command = (str(downloads.python().with_name("moto_server")), "-H", HOST, "-p", str(port))
+        return (Stage((Role("moto", command, lambda: asking.status(f"http://{HOST}:{port}/moto-api/") == 200),)),)
+
+    def exports(self, place: Place) -> dict[str, str]:
+        return {"STATESHIFT_S3_MOTO": f"http://{HOST}:{place.ports['s3']}", **CREDENTIALS}
+
+
+@dataclass(frozen=True)
+class SeaweedFS(Server):
+    name: str = "s3-real"
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        return tuple(f"{part}{kind}" for part in ("master", "volume", "filer", "s3") for kind in ("", "-grpc"))
+
+    def fetch(self) -> None:
+        downloads.python()
+
+    def configure(self, place: Place) -> None:
+        credentials = [{"accessKey": KEY, "secretKey": SECRET}]
+        actions = ["Admin", "Read", "Write", "List", "Tagging"]
+        identities = [{"name": KEY, "credentials": credentials, "actions": actions}]
+        place.write("conf/s3.json", json.dumps({"identities": identities}))
+
+    def stages(self, place: Place) -> tuple[Stage, ...]:
+        ports = place.ports
+        numbers = [f"-{part}.port{kind.replace('-', '.')}={ports[part + kind]}"
+                   for part in ("master", "volume", "filer", "s3") for kind in ("", "-grpc")]  # fmt: skip
+        command = (
+            str(downloads.python().with_name("weed")), "server", f"-dir={place.folder / 'data'}", f"-ip={HOST}",
+            f"-ip.bind={HOST}", "-filer", "-s3", *numbers, f"-s3.config={place.folder / 'conf' / 's3.json'}",
+            "-s3.iam=false", "-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.autoCreateBucket=false",
+            "-s3.allowDeleteBucketNotEmpty=false", "-master.volumeSizeLimitMB=64", "-volume.max=0",
+            "-volume.preStopSeconds=0",
+        )  # fmt: skip
+        ready = f"http://{HOST}:{ports['s3']}/healthz"
+        return (Stage((Role("weed", command, lambda: asking.status(ready) == 200),)),)
+
+    def settle(self, place: Place) -> None:
+        """A volume can be written to: its servers find each other after they answer."""
+        url = f"http://{HOST}:{place.ports['master']}/dir/assign"
+        until = time.monotonic() + VOLUME_SECONDS_MAX
+        while not _assigns(url):
+            if time.monotonic() > until:
+                raise Failed(f"{self.name} has no volume; the end of its log:\n{place.end_of_log('weed')}")
+            time.sleep(0.2)
+
+    def leavings(self, place: Place) -> tuple[Path, ...]:
+        """Its parts talk over sockets that are named after their ports."""
+        return tuple(socket for port in place.ports.values() for socket in SOCKETS.glob(f"seaweedfs-*-{port}.sock"))
+
+    def exports(self, place: Place) -> dict[str, str]:
+        return {"STATESHIFT_S3_REAL": f"http://{HOST}:{place.ports['s3']}", **CREDENTIALS}
+
+
+def _assigns(url: str) -> bool:
+    try:
+        return "fid" in asking.get_json(url)
+    except NO:
+        return False
