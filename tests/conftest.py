@@ -30,6 +30,9 @@ OURS = ("REQUIRE_ALL", "SEED", "COUNTS", "JAVA", "VENV")
 # Tests of these use one Spark's ground (tests/acceptance/conftest.py), which takes a while to make.
 ONE_GROUND = ("tests/acceptance/test_transforms.py", "tests/acceptance/test_damage.py")
 
+# What starts servers does so one after the other: memory is finite.
+SERVERS = "tests/servers/"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run what is marked slow")
@@ -95,7 +98,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::", 1)[0]
-            return "one ground" if file in ONE_GROUND else file
+            return "one ground" if file in ONE_GROUND else SERVERS if file.startswith(SERVERS) else file
 
     config.option.loadscopereorder = False
     return ByFile(config, log)

@@ -108,12 +108,6 @@ def from_fsspec(error: Exception, location: str, path: str = "") -> StorageError
             location=place,
             hint="check the credentials fsspec finds (its configuration, the environment) and their rights",
         )
-    if any(name in told for name in ("libjvm", "libhdfs")):
-        return StorageError(
-            f"{place}: the native HDFS client needs Hadoop's libraries ({_text(error)})",
-            location=place,
-            hint="reach the same file system over HTTP: webhdfs://NAMENODE:9870/path, which needs no libraries",
-        )
     if isinstance(error, OSError) and error.errno:
         known = failures.from_os(error, location, path)
         return type(known)(f"{known.fact} ({_text(error)})", location=place, hint=known.hint)
@@ -143,11 +137,7 @@ def _is_passing(error: BaseException) -> bool:
         return True
     if _status(error) in _STATUS_PASSING or _code(error) in _CODES_PASSING:
         return True
-    if any(kind.__name__ in _CLASSES_PASSING for kind in type(error).__mro__):
-        return _status(error) is None
-    # WebHDFS hands on only the text of a name node that is starting, or is the spare one.
-    text = str(error)
-    return "state standby" in text or "Name node is in safe mode" in text
+    return any(kind.__name__ in _CLASSES_PASSING for kind in type(error).__mro__) and _status(error) is None
 
 
 def _is_refused(error: BaseException) -> bool:

@@ -28,7 +28,7 @@ from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import is_temporary, temporary, unique_temporary
 from stateshift.survey import FileInfo
 
-_TIMES = ("mtime", "LastModified", "last_modified", "updated", "modificationTime", "modified", "created")
+_TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
 _DIRECTORIES_MAX = 4096  # remembered as made
 
 # Where a storage cannot create exclusively, its own threads at least are kept apart.
@@ -262,12 +262,7 @@ class FsspecStorage:
             self._fs.cp_file(full, target)
             self._fs.rm_file(full)
             return
-        if not self._way.replaces and self._is_file(target):
-            self._fs.rm_file(target)
         self._fs.mv(full, target)
-        if not self._way.replaces and not self._is_file(target):
-            # WebHDFS answers a refused rename with `false`, and fsspec does not look.
-            raise StorageError(f"{locations.redact(self._location)}: renaming to {target} was refused")
 
     def _equal(self, path: str, other: str) -> bool:
         one, two = self.stat(path), self.stat(other)
@@ -321,10 +316,7 @@ class FsspecStorage:
         try:
             if self._way.directories == "kept" or self._fs.ls(directory, detail=False):
                 return
-            if self._way.directories == "rmdir":
-                self._fs.rmdir(directory)
-            else:
-                self._fs.rm(directory, recursive=False)
+            self._fs.rmdir(directory)
         except (FileNotFoundError, NotADirectoryError):
             return
 
@@ -343,7 +335,7 @@ def _modified(info: Any) -> float:
             with contextlib.suppress(ValueError):
                 return datetime.fromisoformat(value).timestamp()
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return value / 1000 if key == "modificationTime" else float(value)  # WebHDFS: milliseconds
+            return float(value)
     return 0.0
 
 

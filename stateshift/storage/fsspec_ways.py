@@ -4,11 +4,10 @@ fsspec gives every storage the same methods, not the same meaning. What differs,
 
     whole         a file appears only when its upload completes (object stores): no temporary name is needed
     renames       `mv` renames; fsspec's own `mv` copies, deletes, and expands `*`, `?` and `[` in names
-    replaces      ... and replaces what is there; HDFS refuses to
-    directories   must be made before a file is written, and how to remove them without risk: `rmdir` or `rm`
-                  where that refuses one that is not empty; they are kept where it does not, as with pyarrow
+    directories   must be made before a file is written, and removed by `rmdir`, which refuses one that is not empty;
+                  they are kept where it may not
     exclusive     how `create` can be exclusive, None where it cannot
-    durable       what was written survives a crash of the machine (HDFS: of one machine, by replication)
+    durable       what was written survives a crash of the machine
 
 Looked at: fsspec 2026.9, s3fs 2026.9, gcsfs 2026.10, adlfs 2026.8, and the first releases of 2024 for the
 names of arguments. A scheme that is not listed gets the most careful treatment.
@@ -27,8 +26,7 @@ from typing import Any, Final, Literal
 class Way:
     whole: bool = False
     renames: bool = False
-    replaces: bool = True
-    directories: Literal["none", "kept", "rmdir", "rm"] = "kept"
+    directories: Literal["none", "kept", "rmdir"] = "kept"
     exclusive: Literal["mode", "overwrite", "xb", "process"] | None = None
     durable: bool = False
 
@@ -49,8 +47,6 @@ _WAYS: Final[Mapping[str, Way]] = MappingProxyType(
         # One process's, so that a lock among its threads is all that exclusive can mean. `open` in mode "wb"
         # shows a file while it grows: hence a temporary one.
         "memory": Way(directories="rmdir", exclusive="process"),
-        "hdfs": Way(renames=True, replaces=False, directories="kept", durable=True),
-        "webhdfs": Way(renames=True, replaces=False, directories="rm", durable=True),
         "sftp": Way(renames=True, directories="rmdir"),
         "ssh": Way(renames=True, directories="rmdir"),
     }

@@ -1,5 +1,5 @@
-"""From a location to its storage. The local disk costs no import of fsspec; everything else is opened by
-it."""
+"""From a location to its storage. The local disk costs no import of fsspec, nor does HDFS; everything else is opened
+by it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from stateshift.storage import locations
 from stateshift.storage.local import LocalStorage
 from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Retrying
+
+HDFS = ("hdfs", "webhdfs", "swebhdfs")
 
 
 class SystemClock:
@@ -40,6 +42,10 @@ def open_storage(location: str) -> Storage:
     location = locations.normal(location, os.getcwd())
     if locations.scheme(location) == "file":
         return LocalStorage(location)
+    if locations.scheme(location) in HDFS:
+        from stateshift.storage.hdfs_opening import open_hdfs
+
+        return open_hdfs(location)
     from stateshift.storage.fsspec_storage import FsspecStorage
 
     return FsspecStorage.open(location)

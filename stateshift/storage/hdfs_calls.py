@@ -1,0 +1,52 @@
+"""What an HDFS file system is asked, whichever way it is reached: over HTTP (`hdfs_web`) or natively (`hdfs_native`).
+
+Paths are whole, from the root of the file system. Every call raises the StorageErrors of this package; one that may
+pass is transient, and nothing here is tried twice but on the next NameNode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Status:
+    """One file or directory; `name` is its last name, as a listing gives it."""
+
+    name: str
+    is_file: bool
+    size: int
+    modified: float
+
+
+class HdfsCalls(Protocol):
+    def status(self, path: str) -> Status | None: ...
+
+    def children(self, path: str) -> Iterator[Status]:
+        """What is in a directory; nothing where there is none, or a file."""
+        ...
+
+    def open(self, path: str, offset: int, length: int | None) -> Iterator[bytes]:
+        """The file's bytes; fewer than there are is a TransientStorageError, never a short end."""
+        ...
+
+    def create(self, path: str, chunks: Iterator[bytes]) -> int:
+        """Write a file, replacing the one that is there, and make the directories above it. Half of it may be there
+        afterwards if it fails."""
+        ...
+
+    def rename(self, path: str, target: str, replace: bool) -> None:
+        """Atomic. AlreadyThere where the target is and is not to be replaced; a directory never is."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Remove a file or an empty directory; one that is not there is fine, one that is not empty is an error."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """And those above it."""
+        ...
+
+    def set_modified(self, path: str, modified: float) -> None: ...

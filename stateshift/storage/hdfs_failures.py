@@ -1,0 +1,191 @@
+"""What HDFS says went wrong, in our words: by the class of Hadoop's exception, which both ways of reaching it tell.
+
+    {"RemoteException": {"exception": "SafeModeException", "javaClassName": "...", "message": "..."}}   over HTTP
+    RPC error: org.apache.hadoop.hdfs.server.namenode.SafeModeException: ...                              natively
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
+from stateshift.storage import failures
+from stateshift.storage.locations import redact
+
+RESUME: Final = "stateshift resume WORKDIR"
+_REPORT: Final = "hdfs dfsadmin -report"
+_ACTIVE: Final = "no NameNode is active: hdfs haadmin -getAllServiceState"
+_QUOTA: Final = "hdfs dfs -count -q {path}; make room, then stateshift resume WORKDIR"
+_KNOWN_BY: Final = "kinit, or name a client with credentials for this authority in ~/.hdfscli.cfg"
+_LIMITS: Final = "hdfs getconf -confKey dfs.namenode.fs-limits."
+
+# exception -> the way out; these pass by themselves, or when somebody looks after the cluster
+_PASSING: Final[dict[str, str]] = {
+    "SafeModeException": f"hdfs dfsadmin -safemode get; then {RESUME}",
+    "StandbyException": _ACTIVE,
+    "ObserverRetryOnActiveException": _ACTIVE,
+    "RetriableException": f"the NameNode is starting; then {RESUME}",
+    "AlreadyBeingCreatedException": "another writer holds the file; its lease ends after a minute",
+    "LeaseExpiredException": RESUME,
+    "RecoveryInProgressException": RESUME,
+    "NotReplicatedYetException": RESUME,
+    "BlockMissingException": "a block has no DataNode that is alive: hdfs fsck {path}",
+    "ServerTooBusyException": RESUME,
+    "CallQueueTooBigException": RESUME,
+    "ConnectException": _REPORT,
+    "SocketTimeoutException": _REPORT,
+    "NoRouteToHostException": _REPORT,
+}
+
+# exception -> what happened, and what to do about it
+_LASTING: Final[dict[str, tuple[str, str]]] = {
+    "AccessControlException": ("no permission on", "hdfs dfs -ls -d {path}; hdfs dfs -getfacl {path}"),
+    "SecurityException": ("the NameNode does not know who asks, at", _KNOWN_BY),
+    "AuthenticationException": ("the NameNode does not know who asks, at", _KNOWN_BY),
+    "AuthorizationException": ("not allowed, at", "for a proxy user: hadoop.proxyuser.* of the NameNode"),
+    "InvalidToken": ("the delegation token is no longer valid, at", "fetch another one, and put it where it was read"),
+    "DSQuotaExceededException": ("the space quota is used up at", _QUOTA),
+    "NSQuotaExceededException": ("the quota of names is used up at", _QUOTA),
+    "QuotaByStorageTypeExceededException": ("the space quota is used up at", _QUOTA),
+    "PathComponentTooLongException": ("a name is too long for", f"{_LIMITS}max-component-length"),
+    "MaxDirectoryItemsExceededException": ("too many files in one directory at", f"{_LIMITS}max-directory-items"),
+    "ParentNotDirectoryException": ("a file stands where a directory is needed, at", "hdfs dfs -ls -d {path}"),
+    "PathIsNotEmptyDirectoryException": ("a directory that is not empty is not removed:", "hdfs dfs -ls {path}"),
+    "InvalidPathException": ("HDFS takes no such name:", "names without `:` and `//`"),
+    "SnapshotAccessControlException": ("a snapshot is not written to:", "name another location"),
+    "UnresolvedPathException": ("a symbolic link, which HDFS leaves to its client:", "name the place it leads to"),
+}
+
+# What a NameNode says that is not the one to ask.
+ON_ANOTHER: Final = frozenset({"StandbyException", "ObserverRetryOnActiveException"})
+
+
+@contextlib.contextmanager
+def telling(location: str, path: str) -> Iterator[None]:
+    """What fails on the way there and back: connections, names of hosts, time-outs, TLS."""
+    import requests
+
+    try:
+        yield
+    except (requests.exceptions.SSLError, requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema) as error:
+        raise StorageError(
+            f"{_place(location, path)}: {_short(error)}",
+            location=_place(location, path),
+            hint="check the host, the port and, with https, `verify` of the client in ~/.hdfscli.cfg",
+        ) from error
+    except requests.exceptions.RequestException as error:
+        raise TransientStorageError(
+            f"{_place(location, path)}: {_short(error)}",
+            location=_place(location, path),
+            hint="is that host and port right, and its server up? Nameservices are found through HADOOP_CONF_DIR",
+        ) from error
+
+
+def from_answer(answer: Any, location: str, path: str) -> StorageError:
+    """The StorageError that an HTTP answer stands for."""
+    kind, message = exception_of(answer), _message(answer)
+    if kind:
+        return from_exception(kind, message, location, path)
+    if answer.status_code in (401, 403, 407):
+        return from_exception("SecurityException", message or f"HTTP {answer.status_code}", location, path)
+    if answer.status_code in (408, 425, 429) or answer.status_code >= 500:
+        place = _place(location, path)
+        return TransientStorageError(
+            f"{place}: HTTP {answer.status_code} from {_host(answer)}", location=place, hint=RESUME
+        )
+    return not_hdfs(answer, location, path)
+
+
+def from_exception(kind: str, message: str, location: str, path: str) -> StorageError:
+    """The StorageError that one of Hadoop's exceptions stands for, by the last name of its class."""
+    place, told = _place(location, path), f"{kind}: {_line(message)}"
+    pasted = failures.pasted(place)
+    if kind == "FileNotFoundException":
+        hint = f"stateshift inspect {failures.pasted(redact(location))}"
+        return MissingFile(f"{place} is not there", location=place, hint=hint)
+    if kind == "FileAlreadyExistsException":
+        return AlreadyThere(f"{place} is there already", location=place, hint=f"stateshift inspect {pasted}")
+    if "is not a directory)" in message:  # AccessControlException: what is below a file can't be asked for
+        fact = f"a file stands where a directory is needed, above {place}"
+        return MissingFile(fact, location=place, hint=f"hdfs dfs -ls -d {pasted}")
+    if "must both be" in message:  # a rename of a file over a directory
+        fact = f"a directory stands where a file is needed, at {place}"
+        return StorageError(fact, location=place, hint=f"hdfs dfs -ls {pasted}")
+    if kind in _PASSING:
+        return TransientStorageError(f"{place}: {told}", location=place, hint=_PASSING[kind].format(path=pasted))
+    if "could only be written to" in message or "could only be replicated to" in message:
+        hint = "hdfs dfsadmin -report: no DataNode takes it: they are down, or full"
+        return TransientStorageError(f"{place}: {told}", location=place, hint=hint)
+    fact, hint = _LASTING.get(kind, ("", ""))
+    if fact:
+        return StorageError(f"{fact} {place} ({told})", location=place, hint=hint.format(path=pasted))
+    return StorageError(f"{place}: {told}", location=place, hint=f"hdfs dfs -ls {pasted}")
+
+
+def exception_of(answer: Any) -> str:
+    """The last name of the class of Hadoop's exception in an answer; empty where there is none."""
+    return str(_told(answer).get("exception", "")).rpartition("$")[2]
+
+
+def not_hdfs(answer: Any, location: str, path: str) -> StorageError:
+    place, kind = _place(location, path), answer.headers.get("Content-Type", "no content type")
+    return StorageError(
+        f"{place}: {_host(answer)} does not answer as WebHDFS does (HTTP {answer.status_code}, {kind})",
+        location=place,
+        hint="give the NameNode's HTTP address: hdfs getconf -confKey dfs.namenode.http-address",
+    )
+
+
+def none_active(wrong: Sequence[StorageError], location: str, path: str) -> StorageError:
+    """Where each NameNode was asked: what each said."""
+    if len(wrong) == 1:
+        return wrong[0]
+    place = _place(location, path)
+    said = "; ".join(dict.fromkeys(error.fact.removeprefix(f"{place}: ") for error in wrong))
+    return TransientStorageError(f"{place}: no NameNode is active ({said})", location=place, hint=wrong[0].hint)
+
+
+def cut_short(location: str, path: str, came: int, told: int) -> StorageError:
+    place = _place(location, path)
+    return TransientStorageError(f"{place}: {came} of {told} bytes came", location=place)
+
+
+def _told(answer: Any) -> dict[str, Any]:
+    try:
+        told = answer.json()["RemoteException"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def _message(answer: Any) -> str:
+    return str(_told(answer).get("message", ""))
+
+
+def _line(text: str) -> str:
+    """One line, without credentials."""
+    lines = text.strip().splitlines()
+    return redact(lines[0][:500]) if lines else ""
+
+
+def _short(error: Exception) -> str:
+    """Of urllib3's errors inside of each other, the innermost: the rest repeats the URL, which may hold a token."""
+    inner: BaseException = error
+    while (nested := getattr(inner, "reason", None) or (inner.args[0] if inner.args else None)) and isinstance(
+        nested, BaseException
+    ):
+        inner = nested
+    text = str(inner).rpartition(": ")[2] if ">: " in str(inner) else str(inner)
+    return _line(f"{type(error).__name__}: {text}")
+
+
+def _host(answer: Any) -> str:
+    return redact("/".join(str(answer.url).split("/")[:3]))
+
+
+def _place(location: str, path: str) -> str:
+    """`path` is whole, from the root of the location's file system."""
+    scheme, _, rest = location.partition("://")
+    return redact(f"{scheme}://{rest.partition('/')[0]}{path}")

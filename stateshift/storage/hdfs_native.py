@@ -1,0 +1,122 @@
+"""HDFS over Hadoop's own RPC and data transfer, with `hdfs-native`: a client in Rust, without a JVM.
+
+It finds nameservices, retries NameNodes and fails over by itself, from the same configuration files. Its errors are
+Python's own where it knows one, else RuntimeErrors that name Hadoop's exception in their text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from stateshift.errors import MissingFile, StorageError, TransientStorageError
+from stateshift.storage import hdfs_failures, locations
+from stateshift.storage.hadoop_conf import HadoopConf
+from stateshift.storage.hdfs_calls import Status
+
+# As its RuntimeErrors tell an answer of the NameNode's; what follows the first line is the server's stack.
+_ANSWER: Final = re.compile(r'RPCError\("(?:[\w]+\.)*(?:\w+\$)?(\w+)", "(.*?)(?:\\n|"\)$|$)')
+
+
+class NativeCalls:
+    def __init__(self, client: Any, location: str) -> None:
+        self._client = client
+        self._location = location
+
+    @classmethod
+    def connect(cls, authority: str, conf: HadoopConf, location: str) -> NativeCalls:
+        import hdfs_native
+
+        with _telling(location, ""):
+            return cls(hdfs_native.Client(f"hdfs://{authority}", config_dir=conf.place), location)
+
+    def status(self, path: str) -> Status | None:
+        try:
+            with _telling(self._location, path):
+                return _status(self._client.get_file_info(path), path)
+        except MissingFile:
+            return None
+
+    def children(self, path: str) -> Iterator[Status]:
+        with _telling(self._location, path):
+            for each in self._client.list_status(path, False):
+                if each.path != path:  # a file lists itself
+                    yield _status(each, each.path)
+
+    def open(self, path: str, offset: int, length: int | None) -> Iterator[bytes]:
+        with _telling(self._location, path):
+            file = self._client.read(path)
+            wanted = max(0, len(file) - offset)
+            pieces = iter(file.read_range_stream(offset, min(wanted, length or wanted))) if wanted else iter(())
+        came = 0
+        while True:
+            with _telling(self._location, path):
+                piece = next(pieces, b"")
+            if not piece:
+                break
+            came += len(piece)
+            yield bytes(piece)
+        if came < min(wanted, length or wanted):
+            raise hdfs_failures.cut_short(self._location, path, came, min(wanted, length or wanted))
+
+    def create(self, path: str, chunks: Iterator[bytes]) -> int:
+        from hdfs_native import WriteOptions
+
+        size = 0
+        with _telling(self._location, path):
+            file = self._client.create(path, WriteOptions(overwrite=True, create_parent=True))
+        for chunk in chunks:
+            with _telling(self._location, path):
+                file.write(chunk)
+            size += len(chunk)
+        with _telling(self._location, path):
+            file.close()
+        return size
+
+    def rename(self, path: str, target: str, replace: bool) -> None:
+        with _telling(self._location, target):
+            self._client.rename(path, target, replace)
+
+    def delete(self, path: str) -> None:
+        with contextlib.suppress(MissingFile), _telling(self._location, path):
+            self._client.delete(path, False)
+
+    def make_directory(self, path: str) -> None:
+        with _telling(self._location, path):
+            self._client.mkdirs(path, 0o777, True)
+
+    def set_modified(self, path: str, modified: float) -> None:
+        with _telling(self._location, path):
+            self._client.set_times(path, round(modified * 1000), 0)
+
+
+def _status(told: Any, path: str) -> Status:
+    return Status(path.rstrip("/").rpartition("/")[2], not told.isdir, told.length, told.modification_time / 1000)
+
+
+@contextlib.contextmanager
+def _telling(location: str, path: str) -> Iterator[None]:
+    """What the client raises, in our words."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except FileNotFoundError as error:
+        raise hdfs_failures.from_exception("FileNotFoundException", "", location, path) from error
+    except FileExistsError as error:
+        raise hdfs_failures.from_exception("FileAlreadyExistsException", "", location, path) from error
+    except (OSError, RuntimeError, ValueError) as error:
+        raise _failure(error, location, path) from error
+
+
+def _failure(error: Exception, location: str, path: str) -> StorageError:
+    answer = _ANSWER.search(str(error))
+    if answer:
+        return hdfs_failures.from_exception(answer[1], answer[2], location, path)
+    place, text = locations.redact(location), locations.redact(str(error)) or type(error).__name__
+    if isinstance(error, OSError) or "connection" in text.lower():
+        hint = "is that host and port right, and its server up? Nameservices are found through HADOOP_CONF_DIR"
+        return TransientStorageError(f"{place}: {text}", location=place, hint=hint)
+    return StorageError(f"{place}: {text}", location=place)

@@ -1,0 +1,138 @@
+"""From a location on HDFS to its calls: whose client, which NameNodes, over HTTP or natively.
+
+    hdfs://AUTHORITY/path       natively where `hdfs-native` is installed (the extra `hdfs`), else over HTTP
+    webhdfs://host:port/path    over HTTP, at that address; swebhdfs:// with TLS
+
+The authority is, in this order: an alias in ~/.hdfscli.cfg (or HDFSCLI_CONFIG), always over HTTP, with whatever client
+and credentials it names; a nameservice, or the RPC address of a NameNode, of the configuration in HADOOP_CONF_DIR; a
+host. `STATESHIFT_HDFS=web` or `=native` decides where both would do.
+
+Who asks: USER@ in the authority, else HADOOP_USER_NAME, else whoever is logged in; HADOOP_PROXY_USER is acted for.
+Where the configuration says Kerberos, so do we. A delegation token comes from STATESHIFT_HDFS_TOKEN, or from an alias.
+With either of the last two, or with USER@, it goes over HTTP: the native client asks as HADOOP_USER_NAME or as us.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stateshift.errors import StorageError, TransientStorageError
+from stateshift.storage import locations
+from stateshift.storage.hadoop_conf import HadoopConf, read_conf
+from stateshift.storage.hdfs_calls import HdfsCalls
+from stateshift.storage.hdfs_storage import HdfsStorage
+
+TIMEOUT_SECONDS = (10.0, 120.0)  # to connect, to answer
+
+
+def open_hdfs(location: str, environment: Mapping[str, str] | None = None) -> HdfsStorage:
+    """The storage at a location on HDFS."""
+    location = locations.normal(location)
+    return HdfsStorage(calls_for(location, environment or os.environ), location)
+
+
+def calls_for(location: str, environment: Mapping[str, str]) -> HdfsCalls:
+    from stateshift.storage.hdfs_web import WebCalls
+
+    parsed = locations.parse(location)
+    user, _, authority = parsed.authority.rpartition("@")
+    user = user or environment.get("HADOOP_USER_NAME", "")
+    client = _of_alias(authority, environment)
+    if client is not None:
+        return WebCalls(client, location)
+    conf = read_conf(environment)
+    if parsed.scheme != "hdfs":
+        url = f"{'https' if parsed.scheme == 'swebhdfs' else 'http'}://{authority}"
+        return WebCalls(_web_client(url, user, conf.secure, environment), location)
+    authority = authority or conf.default_authority
+    if _natively(environment) and "@" not in parsed.authority:
+        addresses = _found(conf.rpc_addresses(authority), authority, conf, location)
+        return _native(addresses, authority, conf, location)
+    urls = ";".join(_found(conf.web_urls(authority), authority, conf, location))
+    return WebCalls(_web_client(urls, user, conf.secure, environment), location)
+
+
+def _native(addresses: Sequence[str], authority: str, conf: HadoopConf, location: str) -> HdfsCalls:
+    """One NameNode by its address, several by the name that the client, too, looks up in the configuration."""
+    from stateshift.storage.hdfs_native import NativeCalls
+
+    for address in addresses:
+        _resolve(address, location)
+    return NativeCalls.connect(authority if len(addresses) > 1 else addresses[0], conf, location)
+
+
+def _resolve(address: str, location: str) -> None:
+    """A host that nobody knows is waited for, for many minutes, by the native client."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.getaddrinfo(host.strip("[]"), int(port))
+    except OSError as error:
+        place = locations.redact(location)
+        hint = "check the host; nameservices are found through HADOOP_CONF_DIR"
+        raise TransientStorageError(f"{place}: {host} is no known host ({error})", location=place, hint=hint) from error
+
+
+def _found(nodes: Sequence[str], authority: str, conf: HadoopConf, location: str) -> Sequence[str]:
+    if nodes and authority:
+        return nodes
+    where = f"the configuration in {conf.place}" if conf.place else "HADOOP_CONF_DIR, which is not set,"
+    place = locations.redact(location)
+    raise StorageError(
+        f"{place}: {where} does not say where its NameNodes are",
+        location=place,
+        hint="export HADOOP_CONF_DIR=/etc/hadoop/conf, or name a host: hdfs://NAMENODE:8020/path",
+    )
+
+
+def _natively(environment: Mapping[str, str]) -> bool:
+    wanted = environment.get("STATESHIFT_HDFS", "")
+    if wanted not in ("", "web", "native"):
+        raise StorageError(f"STATESHIFT_HDFS is {wanted!r}", hint="web, native, or nothing: whichever is there")
+    if wanted == "web" or environment.get("STATESHIFT_HDFS_TOKEN") or environment.get("HADOOP_PROXY_USER"):
+        return False
+    try:
+        import hdfs_native  # noqa: F401
+    except ImportError as error:
+        if wanted:
+            fact = f"STATESHIFT_HDFS is native, and hdfs-native is not installed ({error})"
+            raise StorageError(fact, hint="pip install 'stateshift[hdfs]'") from error
+        return False
+    return True
+
+
+def _of_alias(authority: str, environment: Mapping[str, str]) -> Any:
+    """The client that the `hdfs` package's own configuration has for this name; None where it has none."""
+    path = environment.get("HDFSCLI_CONFIG") or os.path.expanduser("~/.hdfscli.cfg")
+    if not authority or not os.path.exists(path):
+        return None
+    from hdfs.config import Config
+    from hdfs.util import HdfsError
+
+    try:
+        conf = Config(path)
+        if not any(conf.has_section(f"{authority}{suffix}") for suffix in (".alias", "_alias")):
+            return None
+        return conf.get_client(authority)
+    except (HdfsError, SystemExit, ValueError, TypeError) as error:
+        fact = f"the alias {authority} of {path} names no client: {locations.redact(str(error))}"
+        raise StorageError(fact, hint=f"see https://hdfscli.readthedocs.io, and {path}") from error
+
+
+def _web_client(urls: str, user: str, secure: bool, environment: Mapping[str, str]) -> Any:
+    from hdfs.client import InsecureClient, TokenClient
+
+    options = {"proxy": environment.get("HADOOP_PROXY_USER") or None, "timeout": TIMEOUT_SECONDS}
+    token = environment.get("STATESHIFT_HDFS_TOKEN")
+    if token:
+        return TokenClient(urls, token, **options)
+    if not secure:
+        return InsecureClient(urls, user=user or None, **options)
+    try:
+        from hdfs.ext.kerberos import KerberosClient
+    except ImportError as error:
+        fact = f"the configuration asks for Kerberos, and its package is not installed ({error})"
+        raise StorageError(fact, hint="pip install 'stateshift[kerberos]', then kinit") from error
+    return KerberosClient(urls, **options)

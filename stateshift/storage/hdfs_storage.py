@@ -1,0 +1,187 @@
+"""A location on HDFS, by whichever way its calls go.
+
+    write    a temporary file in the same directory, renamed over the final one: HDFS replaces in one operation
+    create   the same, but the rename refuses what is there: exclusive, and whole from the moment it is seen
+    move     a rename that refuses what is there
+    list     directory by directory, several at once: each is a call to the NameNode
+
+HDFS keeps a block on as many machines as its replication says before it acknowledges the file; it is `durable` against
+the loss of one of them, and that is what `sync` promises here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+from stateshift.errors import MissingFile, StorageError
+from stateshift.storage import failures, locations
+from stateshift.storage.hdfs_calls import HdfsCalls, Status
+from stateshift.storage.protocol import CHUNK, Content, Traits
+from stateshift.storage.temporaries import is_temporary, temporary, unique_temporary
+from stateshift.survey import FileInfo
+
+LISTINGS_AT_ONCE = 8
+
+
+class HdfsStorage:
+    def __init__(self, calls: HdfsCalls, location: str) -> None:
+        self._calls = calls
+        self._location = location
+        self._root = locations.parse(location).path
+        self._lock = threading.Lock()
+        self._writing: set[str] = set()
+
+    @property
+    def location(self) -> str:
+        return self._location
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(renames=True, keeps_times=True)
+
+    def list(self, under: str = "") -> Iterator[FileInfo]:
+        start = len(self._full("").rstrip("/")) + 1
+        for path, status in _below(self._calls, self._full(under)):
+            if status.is_file and not is_temporary(status.name):
+                yield FileInfo(path[start:], status.size, status.modified)
+
+    def stat(self, path: str) -> FileInfo | None:
+        status = self._calls.status(self._full(path))
+        return FileInfo(path, status.size, status.modified) if status is not None and status.is_file else None
+
+    def read(self, path: str, size_max: int | None = None) -> bytes:
+        content = b"".join(self._calls.open(self._full(path), 0, None if size_max is None else size_max + 1))
+        if size_max is not None and len(content) > size_max:
+            found = self.stat(path)
+            raise failures.too_large(self._location, path, found.size if found else len(content), size_max)
+        return content
+
+    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        for piece in self._calls.open(self._full(path), offset, None):
+            for start in range(0, len(piece), CHUNK):
+                yield piece[start : start + CHUNK]
+
+    def write(self, path: str, content: Content, modified: float | None = None) -> int:
+        full = self._full(path)
+        with self._temporary_for(full) as temp:
+            size = self._calls.create(temp, content())
+            if modified is not None:
+                self._calls.set_modified(temp, modified)
+            self._calls.rename(temp, full, replace=True)
+        return size
+
+    def create(self, path: str, content: bytes) -> None:
+        full = self._full(path)
+        temp = unique_temporary(full)
+        try:
+            self._calls.create(temp, iter((content,)))
+            self._calls.rename(temp, full, replace=False)
+        except BaseException:
+            self._remove_quietly(temp)
+            raise
+
+    def move(self, path: str, target_path: str) -> None:
+        full, target = self._full(path), self._full(target_path)
+        found = self._calls.status(full)
+        if found is None or not found.is_file:
+            raise failures.missing(self._location, path)
+        if full == target or self._calls.status(target) is not None:
+            raise failures.taken(self._location, target_path)
+        self._calls.make_directory(target.rpartition("/")[0] or "/")
+        self._calls.rename(full, target, replace=False)
+
+    def remove(self, path: str) -> None:
+        full = self._full(path)
+        found = self._calls.status(full)
+        if found is not None and not found.is_file:
+            raise StorageError(
+                f"a directory stands where a file is needed, at {locations.join(self._location, path)}",
+                location=locations.join(self._location, path),
+                hint=f"stateshift inspect {failures.pasted(locations.join(self._location, path))}",
+            )
+        self._calls.delete(full)
+
+    def prune(self, under: str = "") -> None:
+        """The deepest directories first, each only when it was seen to be empty; HDFS refuses to remove one that has
+        got a file since."""
+        top = self._full(under)
+        found = dict(_below(self._calls, top))
+        with self._lock:
+            leftovers = [path for path, one in found.items() if is_temporary(one.name) and path not in self._writing]
+        for path in leftovers:
+            self._remove_quietly(path)
+        full = {above for path, one in found.items() if one.is_file and path not in leftovers for above in _above(path)}
+        directories = [path for path, one in found.items() if not one.is_file and path not in full]
+        for path in sorted(directories, key=len, reverse=True):
+            self._remove_quietly(path)
+        top_status = None if top in full else self._calls.status(top)
+        if top_status is not None and not top_status.is_file:
+            self._remove_quietly(top)
+
+    def sync(self) -> None:
+        """Nothing to do: what HDFS acknowledged is on as many machines as it was asked to keep it on."""
+
+    def _full(self, path: str) -> str:
+        locations.check_path(path)
+        return f"{self._root.rstrip('/')}/{path}" if path else self._root or "/"
+
+    @contextlib.contextmanager
+    def _temporary_for(self, full: str) -> Iterator[str]:
+        temp = temporary(full)
+        with self._lock:
+            if temp in self._writing:
+                temp = unique_temporary(full)
+            self._writing.add(temp)
+        try:
+            yield temp
+        except BaseException:
+            self._remove_quietly(temp)
+            raise
+        finally:
+            with self._lock:
+                self._writing.discard(temp)
+
+    def _remove_quietly(self, full: str) -> None:
+        with contextlib.suppress(StorageError):
+            self._calls.delete(full)
+
+
+def _below(calls: HdfsCalls, top: str) -> Iterator[tuple[str, Status]]:
+    """Everything below a directory with its whole path, directories too. A directory that vanished is left out; one
+    that cannot be listed is an error."""
+    with ThreadPoolExecutor(LISTINGS_AT_ONCE, thread_name_prefix="listing") as pool:
+        waiting: deque[str] = deque([top])
+        running: dict[Future[list[Status]], str] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < 2 * LISTINGS_AT_ONCE:
+                    directory = waiting.popleft()
+                    running[pool.submit(_children, calls, directory)] = directory
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    directory = running.pop(done)
+                    for status in done.result():
+                        path = f"{directory.rstrip('/')}/{status.name}"
+                        if not status.is_file:
+                            waiting.append(path)
+                        yield path, status
+        finally:
+            for left in running:
+                left.cancel()
+
+
+def _children(calls: HdfsCalls, directory: str) -> list[Status]:
+    try:
+        return list(calls.children(directory))
+    except MissingFile:
+        return []
+
+
+def _above(path: str) -> Iterator[str]:
+    """Every directory above a path."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path

@@ -1,0 +1,167 @@
+"""HDFS over HTTP: WebHDFS, and HttpFS in its place, with the clients of the `hdfs` package.
+
+That package brings what differs between sites: users, delegation tokens, Kerberos, proxy users, TLS settings, alias
+files. Its calls are not used: they expand `#LATEST` in names, and their rename refuses to replace.
+
+    read     GET  NameNode  op=OPEN    -> 307 to a DataNode -> the bytes; their number is in the header
+    write    PUT  NameNode  op=CREATE  -> 307 to a DataNode -> PUT the bytes there, in chunks -> 201
+    rename   PUT  NameNode  op=RENAME&renameoptions=OVERWRITE | NONE   (rename2: one operation, errors told; without the
+             option it is the old rename, which answers false, and moves *into* a directory that is there)
+
+A NameNode that does not answer, or is the spare one: the next is asked, and whoever answered is asked first from then
+on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, Final
+from urllib.parse import quote
+
+import requests
+
+from stateshift.errors import MissingFile, StorageError, TransientStorageError
+from stateshift.storage import hdfs_failures
+from stateshift.storage.hdfs_calls import Status
+
+PREFIX: Final = "/webhdfs/v1"
+PIECE: Final = 1024 * 1024
+CONNECTIONS: Final = 32
+
+
+class WebCalls:
+    """The calls of one file system. `client` is one of the `hdfs` package; `location` is what errors name."""
+
+    def __init__(self, client: Any, location: str) -> None:
+        self._client = client
+        self._location = location
+        self._urls = tuple(url.rstrip("/") for url in client.urls)
+        self._first = 0
+        self._lock = threading.Lock()
+        for scheme in ("http://", "https://"):
+            client._session.mount(scheme, requests.adapters.HTTPAdapter(pool_maxsize=CONNECTIONS))
+
+    def status(self, path: str) -> Status | None:
+        try:
+            answer = self._call("GET", path, "GETFILESTATUS")
+        except MissingFile:
+            return None
+        return _status(self._json(answer, path)["FileStatus"], path.rpartition("/")[2])
+
+    def children(self, path: str) -> Iterator[Status]:
+        asked: dict[str, Any] = {}
+        while True:
+            listing = self._json(self._call("GET", path, "LISTSTATUS_BATCH", **asked), path)["DirectoryListing"]
+            found = listing["partialListing"]["FileStatuses"]["FileStatus"]
+            # A file lists itself, without a name.
+            yield from (_status(each, each["pathSuffix"]) for each in found if each["pathSuffix"])
+            if not found or not listing["remainingEntries"]:
+                return
+            asked = {"startAfter": found[-1]["pathSuffix"]}
+
+    def open(self, path: str, offset: int, length: int | None) -> Iterator[bytes]:
+        if offset and (found := self.status(path)) is not None and offset >= found.size:
+            return  # which HDFS takes for an error
+        asked: dict[str, Any] = {"offset": offset} if length is None else {"offset": offset, "length": length}
+        answer = self._call("GET", path, "OPEN", **asked)
+        if answer.status_code == 307:
+            answer = self._data("GET", answer, path, stream=True)
+        with closing(answer):
+            told, came = answer.headers.get("Content-Length"), 0
+            with hdfs_failures.telling(self._location, path):
+                for piece in answer.iter_content(PIECE):
+                    came += len(piece)
+                    yield piece
+            if told is not None and came != int(told):
+                raise hdfs_failures.cut_short(self._location, path, came, int(told))
+
+    def create(self, path: str, chunks: Iterator[bytes]) -> int:
+        sent = _Counted(chunks)
+        self._data("PUT", self._call("PUT", path, "CREATE", overwrite="true"), path, data=iter(sent))
+        return sent.size
+
+    def rename(self, path: str, target: str, replace: bool) -> None:
+        option = "OVERWRITE" if replace else "NONE"
+        self._call("PUT", path, "RENAME", told=target, destination=target, renameoptions=option)
+
+    def delete(self, path: str) -> None:
+        self._call("DELETE", path, "DELETE", recursive="false")
+
+    def make_directory(self, path: str) -> None:
+        self._call("PUT", path, "MKDIRS")
+
+    def set_modified(self, path: str, modified: float) -> None:
+        self._call("PUT", path, "SETTIMES", modificationtime=round(modified * 1000), accesstime=-1)
+
+    def _call(self, method: str, path: str, op: str, *, told: str | None = None, **asked: Any) -> Any:
+        """The answer of the NameNode that is active. Errors tell the path, or the one that is to be told."""
+        told = told or path
+        wrong: list[StorageError] = []
+        for _ in self._urls:
+            number = self._first
+            try:
+                answer = self._ask(method, self._urls[number], path, {"op": op, **asked})
+            except TransientStorageError as error:
+                wrong.append(error)  # it does not answer
+            else:
+                if answer.ok:
+                    return answer
+                wrong.append(hdfs_failures.from_answer(answer, self._location, told))
+                if hdfs_failures.exception_of(answer) not in hdfs_failures.ON_ANOTHER:
+                    raise wrong[-1]
+            self._go_on_from(number)
+        raise hdfs_failures.none_active(wrong, self._location, told)
+
+    def _ask(self, method: str, url: str, path: str, asked: dict[str, Any]) -> Any:
+        if self._client._proxy is not None:
+            asked["doas"] = self._client._proxy
+        reads = asked["op"] == "OPEN"  # HttpFS sends the bytes itself
+        with hdfs_failures.telling(self._location, path):
+            place = url + PREFIX + quote(path)
+            return self._client._request(method, place, params=asked, stream=reads, allow_redirects=False)
+
+    def _data(self, method: str, sent_on: Any, path: str, **options: Any) -> Any:
+        """The answer of the DataNode that we were sent on to. Of the place only the path is not taken over: it comes
+        through Java's URI.toASCIIString, which takes an e with an accent behind it for another letter (NFC)."""
+        place, found, query = sent_on.headers.get("Location", "").partition("?")
+        host, prefix, _ = place.partition(PREFIX)
+        if not (found and prefix):
+            raise hdfs_failures.not_hdfs(sent_on, self._location, path)
+        with hdfs_failures.telling(self._location, path):
+            where = f"{host}{PREFIX}{quote(path)}?{query}"
+            answer = self._client._request(method, where, allow_redirects=False, **options)
+        if not answer.ok:
+            raise hdfs_failures.from_answer(answer, self._location, path)
+        return answer
+
+    def _go_on_from(self, number: int) -> None:
+        """Ask the next one first, unless another thread has found that out already."""
+        with self._lock:
+            if self._first == number:
+                self._first = (number + 1) % len(self._urls)
+
+    def _json(self, answer: Any, path: str) -> Any:
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise hdfs_failures.not_hdfs(answer, self._location, path) from error
+
+
+class _Counted:
+    """Chunks on their way, and how many bytes they were. Empty ones would end a chunked body."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self.size = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._chunks:
+            if chunk:
+                self.size += len(chunk)
+                yield chunk
+
+
+def _status(told: Any, name: str) -> Status:
+    return Status(name, told["type"] == "FILE", int(told["length"]), told["modificationTime"] / 1000)

@@ -1,0 +1,146 @@
+"""The storage contract on a real HDFS, over HTTP and natively; and what HDFS alone can do to a storage."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from stateshift.errors import StorageError, TransientStorageError
+from stateshift.storage.hdfs_opening import open_hdfs
+from stateshift.storage.protocol import CHUNK, Storage
+from tests.contracts import test_storage_contract as contract
+from tests.contracts.members import Reopen
+from tests.support.servers import Servers, group, hadoop
+
+pytestmark = pytest.mark.servers
+
+# Every promise of the protocol; the fixtures below decide whose.
+OF_LOCAL_DISKS = ("test_a_big_file_is_copied_in_bounded_memory",)
+PROMISES = {name: test for name, test in vars(contract).items() if name.startswith("test_")}
+globals().update({name: test for name, test in PROMISES.items() if name not in OF_LOCAL_DISKS})
+storage = contract.storage
+
+# A NameNode takes no colon in a name.
+NAMES = [name for name in contract.NAMES if ":" not in name]
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    with group(tmp_path_factory.mktemp("hdfs"), "hdfs-a") as servers:
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    with group(tmp_path_factory.mktemp("hdfs"), "hdfs-b") as servers:
+        yield servers
+
+
+def on(servers: Servers, name: str, way: str, place: str, **more: str) -> Storage:
+    conf = servers.exports()["HADOOP_CONF_DIR"]
+    environment = {"HADOOP_CONF_DIR": conf, "STATESHIFT_HDFS": way, "HDFSCLI_CONFIG": os.devnull, **more}
+    return open_hdfs(f"hdfs://{name}/{place}", environment)
+
+
+@pytest.fixture(params=["web", "native"])
+def way(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def reopen(way: str, single: Servers) -> Reopen:
+    place = f"{uuid.uuid4().hex}/a b/place%20#?"
+    return lambda: on(single, "hdfs-a", way, place)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_taken_literally(storage: Storage, name: str) -> None:
+    contract.test_names_are_taken_literally(storage, name)
+
+
+def test_names_that_differ_only_in_special_characters_are_different_files(storage: Storage) -> None:
+    for name in NAMES:
+        storage.write(f"d/{name}", lambda name=name: iter([name.encode()]))
+    assert {info.path: storage.read(info.path) for info in storage.list()} == {f"d/{n}": n.encode() for n in NAMES}
+
+
+@pytest.mark.parametrize("name", ["a:b", "d/e:f/g"])
+def test_a_colon_in_a_name_is_refused_by_the_namenode_and_told(storage: Storage, name: str) -> None:
+    with pytest.raises(StorageError, match="HDFS takes no such name") as raised:
+        storage.write(name, lambda: iter([b"x"]))
+    assert ":" in (raised.value.hint or "")
+
+
+def test_many_files_in_one_directory_are_all_listed(storage: Storage) -> None:
+    """More than a NameNode tells at once (dfs.ls.limit is 1,000)."""
+    names = {f"many/{number:04}" for number in range(1100)}
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda name: storage.create(name, b""), names))
+    assert {info.path for info in storage.list()} == names
+
+
+def test_what_is_written_one_way_is_read_the_other(single: Servers) -> None:
+    web, native = (on(single, "hdfs-a", way, "both") for way in ("web", "native"))
+    content = bytes(range(256)) * (3 * CHUNK // 256) + b"end"
+    web.write("by web", lambda: iter([content]), modified=1234567890.5)
+    native.write("natively", lambda: iter([content]), modified=1234567890.5)
+    for storage in (web, native):
+        assert {(i.path, i.size, i.modified) for i in storage.list()} == {
+            ("by web", len(content), 1234567890.5),
+            ("natively", len(content), 1234567890.5),
+        }
+        assert b"".join(storage.chunks("by web")) == b"".join(storage.chunks("natively")) == content
+
+
+def test_somebody_else_may_not(single: Servers, way: str) -> None:
+    on(single, "hdfs-a", way, f"mine-{way}").write("a", lambda: iter([b"x"]))
+    theirs = on(single, "somebody-else@hdfs-a", way, f"mine-{way}")
+    assert theirs.read("a") == b"x"
+    with pytest.raises(StorageError, match="no permission on") as raised:
+        theirs.write("b", lambda: iter([b"x"]))
+    assert not isinstance(raised.value, TransientStorageError)
+    assert "getfacl" in (raised.value.hint or "")
+
+
+def test_a_full_quota_is_told_as_that_and_leaves_nothing(single: Servers, way: str) -> None:
+    storage, conf = on(single, "hdfs-a", way, f"small-{way}"), single.root / "hadoop-conf"
+    storage.write("a", lambda: iter([b"x"]))
+    hadoop.run(conf, "dfsadmin", "-fs", "hdfs://hdfs-a", "-setSpaceQuota", "1k", f"/small-{way}")
+    with pytest.raises(StorageError, match="quota is used up") as raised:
+        storage.write("b", lambda: iter([b"y" * 4096]))
+    assert "count -q" in (raised.value.hint or "")
+    assert [info.path for info in storage.list()] == ["a"]
+
+
+def test_a_namenode_in_safe_mode_may_let_us_in_a_moment(single: Servers, way: str) -> None:
+    storage, conf = on(single, "hdfs-a", way, f"safe-{way}"), single.root / "hadoop-conf"
+    storage.write("a", lambda: iter([b"x"]))
+    hadoop.run(conf, "dfsadmin", "-fs", "hdfs://hdfs-a", "-safemode", "enter")
+    try:
+        assert storage.read("a") == b"x"
+        with pytest.raises(TransientStorageError, match="SafeModeException") as raised:
+            storage.write("b", lambda: iter([b"y"]))
+        assert "safemode" in (raised.value.hint or "")
+    finally:
+        hadoop.run(conf, "dfsadmin", "-fs", "hdfs://hdfs-a", "-safemode", "leave")
+    storage.write("b", lambda: iter([b"y"]))
+
+
+def test_a_fail_over_in_the_middle_of_a_write_costs_nothing(pair: Servers, way: str) -> None:
+    storage, conf = on(pair, "hdfs-b", way, f"over-{way}"), pair.root / "hadoop-conf"
+    storage.write("before", lambda: iter([b"x"]))
+    first, second = ("nn1", "nn2") if way == "web" else ("nn2", "nn1")
+
+    def content() -> Iterator[bytes]:
+        yield b"1" * CHUNK
+        hadoop.run(conf, "haadmin", "-ns", "hdfs-b", "-failover", first, second)
+        yield b"2" * CHUNK
+
+    assert storage.write("during", content) == 2 * CHUNK
+    storage.create("after", b"y")
+    assert b"".join(storage.chunks("during")) == b"1" * CHUNK + b"2" * CHUNK
+    assert sorted(info.path for info in storage.list()) == ["after", "before", "during"]
