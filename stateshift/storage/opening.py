@@ -43,7 +43,7 @@ def open_storage(location: str) -> Storage:
     if locations.scheme(location) == "file":
         return LocalStorage(location)
     if locations.scheme(location) in HDFS:
-        from stateshift.storage.hdfs_opening import open_hdfs
+        from stateshift.storage.hdfs.opening import open_hdfs
 
         return open_hdfs(location)
     from stateshift.storage.fsspec_storage import FsspecStorage

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from stateshift.errors import StorageError, TransientStorageError
-from stateshift.storage.hdfs_opening import open_hdfs
+from stateshift.storage.hdfs.opening import open_hdfs
 from stateshift.storage.protocol import CHUNK, Storage
 from tests.contracts import test_storage_contract as contract
 from tests.contracts.members import Reopen

@@ -1,4 +1,4 @@
-"""What an HDFS file system is asked, whichever way it is reached: over HTTP (`hdfs_web`) or natively (`hdfs_native`).
+"""What an HDFS file system is asked, whichever way it is reached: over HTTP (`web`) or natively (`native`).
 
 Paths are whole, from the root of the file system. Every call raises the StorageErrors of this package; one that may
 pass is transient, and nothing here is tried twice but on the next NameNode.

@@ -23,8 +23,8 @@ from urllib.parse import quote
 import requests
 
 from stateshift.errors import MissingFile, StorageError, TransientStorageError
-from stateshift.storage import hdfs_failures
-from stateshift.storage.hdfs_calls import Status
+from stateshift.storage.hdfs import failures
+from stateshift.storage.hdfs.calls import Status
 
 PREFIX: Final = "/webhdfs/v1"
 PIECE: Final = 1024 * 1024
@@ -70,12 +70,12 @@ class WebCalls:
             answer = self._data("GET", answer, path, stream=True)
         with closing(answer):
             told, came = answer.headers.get("Content-Length"), 0
-            with hdfs_failures.telling(self._location, path):
+            with failures.telling(self._location, path):
                 for piece in answer.iter_content(PIECE):
                     came += len(piece)
                     yield piece
             if told is not None and came != int(told):
-                raise hdfs_failures.cut_short(self._location, path, came, int(told))
+                raise failures.cut_short(self._location, path, came, int(told))
 
     def create(self, path: str, chunks: Iterator[bytes]) -> int:
         sent = _Counted(chunks)
@@ -108,17 +108,17 @@ class WebCalls:
             else:
                 if answer.ok:
                     return answer
-                wrong.append(hdfs_failures.from_answer(answer, self._location, told))
-                if hdfs_failures.exception_of(answer) not in hdfs_failures.ON_ANOTHER:
+                wrong.append(failures.from_answer(answer, self._location, told))
+                if failures.exception_of(answer) not in failures.ON_ANOTHER:
                     raise wrong[-1]
             self._go_on_from(number)
-        raise hdfs_failures.none_active(wrong, self._location, told)
+        raise failures.none_active(wrong, self._location, told)
 
     def _ask(self, method: str, url: str, path: str, asked: dict[str, Any]) -> Any:
         if self._client._proxy is not None:
             asked["doas"] = self._client._proxy
         reads = asked["op"] == "OPEN"  # HttpFS sends the bytes itself
-        with hdfs_failures.telling(self._location, path):
+        with failures.telling(self._location, path):
             place = url + PREFIX + quote(path)
             return self._client._request(method, place, params=asked, stream=reads, allow_redirects=False)
 
@@ -128,12 +128,12 @@ class WebCalls:
         place, found, query = sent_on.headers.get("Location", "").partition("?")
         host, prefix, _ = place.partition(PREFIX)
         if not (found and prefix):
-            raise hdfs_failures.not_hdfs(sent_on, self._location, path)
-        with hdfs_failures.telling(self._location, path):
+            raise failures.not_hdfs(sent_on, self._location, path)
+        with failures.telling(self._location, path):
             where = f"{host}{PREFIX}{quote(path)}?{query}"
             answer = self._client._request(method, where, allow_redirects=False, **options)
         if not answer.ok:
-            raise hdfs_failures.from_answer(answer, self._location, path)
+            raise failures.from_answer(answer, self._location, path)
         return answer
 
     def _go_on_from(self, number: int) -> None:
@@ -146,7 +146,7 @@ class WebCalls:
         try:
             return answer.json()
         except ValueError as error:
-            raise hdfs_failures.not_hdfs(answer, self._location, path) from error
+            raise failures.not_hdfs(answer, self._location, path) from error
 
 
 class _Counted:

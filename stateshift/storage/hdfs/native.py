@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from stateshift.errors import MissingFile, StorageError, TransientStorageError
-from stateshift.storage import hdfs_failures, locations
-from stateshift.storage.hadoop_conf import HadoopConf
-from stateshift.storage.hdfs_calls import Status
+from stateshift.storage import locations
+from stateshift.storage.hdfs import failures
+from stateshift.storage.hdfs.calls import Status
+from stateshift.storage.hdfs.conf import HadoopConf
 
 # As its RuntimeErrors tell an answer of the NameNode's; what follows the first line is the server's stack.
 _ANSWER: Final = re.compile(r'RPCError\("(?:[\w]+\.)*(?:\w+\$)?(\w+)", "(.*?)(?:\\n|"\)$|$)')
@@ -59,7 +60,7 @@ class NativeCalls:
             came += len(piece)
             yield bytes(piece)
         if came < min(wanted, length or wanted):
-            raise hdfs_failures.cut_short(self._location, path, came, min(wanted, length or wanted))
+            raise failures.cut_short(self._location, path, came, min(wanted, length or wanted))
 
     def create(self, path: str, chunks: Iterator[bytes]) -> int:
         from hdfs_native import WriteOptions
@@ -104,9 +105,9 @@ def _telling(location: str, path: str) -> Iterator[None]:
     except StorageError:
         raise
     except FileNotFoundError as error:
-        raise hdfs_failures.from_exception("FileNotFoundException", "", location, path) from error
+        raise failures.from_exception("FileNotFoundException", "", location, path) from error
     except FileExistsError as error:
-        raise hdfs_failures.from_exception("FileAlreadyExistsException", "", location, path) from error
+        raise failures.from_exception("FileAlreadyExistsException", "", location, path) from error
     except (OSError, RuntimeError, ValueError) as error:
         raise _failure(error, location, path) from error
 
@@ -114,7 +115,7 @@ def _telling(location: str, path: str) -> Iterator[None]:
 def _failure(error: Exception, location: str, path: str) -> StorageError:
     answer = _ANSWER.search(str(error))
     if answer:
-        return hdfs_failures.from_exception(answer[1], answer[2], location, path)
+        return failures.from_exception(answer[1], answer[2], location, path)
     place, text = locations.redact(location), locations.redact(str(error)) or type(error).__name__
     if isinstance(error, OSError) or "connection" in text.lower():
         hint = "is that host and port right, and its server up? Nameservices are found through HADOOP_CONF_DIR"

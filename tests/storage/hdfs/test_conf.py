@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stateshift.errors import StorageError
-from stateshift.storage.hadoop_conf import HadoopConf, decode_conf, read_conf
+from stateshift.storage.hdfs.conf import HadoopConf, decode_conf, read_conf
 
 SHOP = {
     "fs.defaultFS": "hdfs://shop",

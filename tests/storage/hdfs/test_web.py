@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
-from stateshift.storage.hdfs_opening import open_hdfs
+from stateshift.storage.hdfs.opening import open_hdfs
 from stateshift.storage.protocol import Storage
 
 SECRET = "c2VjcmV0LXRva2Vu"

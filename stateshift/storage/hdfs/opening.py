@@ -21,9 +21,9 @@ from typing import Any
 
 from stateshift.errors import StorageError, TransientStorageError
 from stateshift.storage import locations
-from stateshift.storage.hadoop_conf import HadoopConf, read_conf
-from stateshift.storage.hdfs_calls import HdfsCalls
-from stateshift.storage.hdfs_storage import HdfsStorage
+from stateshift.storage.hdfs.calls import HdfsCalls
+from stateshift.storage.hdfs.conf import HadoopConf, read_conf
+from stateshift.storage.hdfs.storage import HdfsStorage
 
 TIMEOUT_SECONDS = (10.0, 120.0)  # to connect, to answer
 
@@ -35,7 +35,7 @@ def open_hdfs(location: str, environment: Mapping[str, str] | None = None) -> Hd
 
 
 def calls_for(location: str, environment: Mapping[str, str]) -> HdfsCalls:
-    from stateshift.storage.hdfs_web import WebCalls
+    from stateshift.storage.hdfs.web import WebCalls
 
     parsed = locations.parse(location)
     user, _, authority = parsed.authority.rpartition("@")
@@ -57,7 +57,7 @@ def calls_for(location: str, environment: Mapping[str, str]) -> HdfsCalls:
 
 def _native(addresses: Sequence[str], authority: str, conf: HadoopConf, location: str) -> HdfsCalls:
     """One NameNode by its address, several by the name that the client, too, looks up in the configuration."""
-    from stateshift.storage.hdfs_native import NativeCalls
+    from stateshift.storage.hdfs.native import NativeCalls
 
     for address in addresses:
         _resolve(address, location)

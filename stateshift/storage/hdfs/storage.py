@@ -19,7 +19,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from stateshift.errors import MissingFile, StorageError
 from stateshift.storage import failures, locations
-from stateshift.storage.hdfs_calls import HdfsCalls, Status
+from stateshift.storage.hdfs.calls import HdfsCalls, Status
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import is_temporary, temporary, unique_temporary
 from stateshift.survey import FileInfo
