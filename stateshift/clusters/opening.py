@@ -3,6 +3,7 @@
     manual         a person, at the terminal or through marker files
     command        any shell commands
     spark_submit   spark-submit on this machine, with any master URL
+    livy           Apache Livy's REST API, batches
 
 What a cluster has to remember is kept in `<workdir>/clusters/<name>`, unless an option says where else.
 """
@@ -14,7 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stateshift.clusters import command, manual, spark_submit
+from stateshift.clusters import command, livy, manual, spark_submit
 from stateshift.clusters.detached import file_name
 from stateshift.clusters.options import Expected, nearest, read_options
 from stateshift.clusters.protocol import Cluster
@@ -26,8 +27,9 @@ KINDS: Mapping[str, Mapping[str, Expected]] = {
     "manual": manual.CLUSTER_OPTIONS,
     "command": command.CLUSTER_OPTIONS,
     "spark_submit": spark_submit.CLUSTER_OPTIONS,
+    "livy": livy.CLUSTER_OPTIONS,
 }
-LATER_KINDS = ("livy", "spark_standalone", "flink_rest")
+LATER_KINDS = ("spark_standalone", "flink_rest")
 
 
 def open_cluster(
@@ -52,6 +54,8 @@ def open_cluster(
             return command.Command(spec.name, state_dir, str(Path(workdir).absolute()), options, interrupt)
         case "spark_submit":
             return spark_submit.SparkSubmit(spec.name, state_dir, options, open_storage, interrupt)
+        case "livy":
+            return livy.Livy(spec.name, state_dir, options, open_storage, interrupt)
     raise AssertionError(f"kind {spec.kind!r} has options and nothing that opens it")
 
 
@@ -72,8 +76,8 @@ def check_cluster(spec: ClusterSpec) -> dict[str, Any]:
 def check_submit(kind: str, options: Mapping[str, Any], pointer: str) -> None:
     """Whether a cluster of this kind would understand how a job is to be submitted: asked before anything moves.
     Commands and people get whatever the spec says."""
-    if kind == "spark_submit":
-        read_options(options, spark_submit.SUBMIT_OPTIONS, pointer)
+    if kind in ("spark_submit", "livy"):
+        read_options(options, {"spark_submit": spark_submit, "livy": livy}[kind].SUBMIT_OPTIONS, pointer)
 
 
 def _escaped(name: str) -> str:

@@ -41,7 +41,7 @@ from stateshift.clusters.options import (
 )
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.redaction import last_lines, redact
-from stateshift.clusters.stopping import OpenStorage, StopMarker
+from stateshift.clusters.stopping import GRACEFUL_SECONDS, OpenStorage, StopMarker, stopped_gracefully
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
 
@@ -69,7 +69,6 @@ SUBMIT_OPTIONS = {
 STOP_OPTIONS = {"pid_file": TEXT, "graceful_seconds": SECONDS}
 
 _KILL_SECONDS = 10.0  # the usual time from SIGTERM to SIGKILL: Spark's shutdown hooks take one or two
-_GRACEFUL_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
@@ -166,20 +165,8 @@ class SparkSubmit:
     def _stop_gracefully(self, request: StopRequest) -> bool:
         """Whether the job has ended by itself."""
         marker = self._marker(request, request.seconds_max)
-        if not marker.possible:
-            return False
-        patience = self._stop_options(request).get("graceful_seconds", _GRACEFUL_SECONDS)
-        try:
-            marker.write()
-            answer = wait_for(
-                lambda: self._ended(request) or marker.answered() or None,
-                min(patience, request.seconds_max / 2),
-                self.interrupt,
-            )
-            ended = answer and wait_for(lambda: self._ended(request) or None, request.seconds_max / 2, self.interrupt)
-            return bool(ended)
-        finally:
-            marker.remove()
+        patience = float(self._stop_options(request).get("graceful_seconds", GRACEFUL_SECONDS))
+        return stopped_gracefully(marker, lambda: self._ended(request), patience, self.interrupt)
 
     def _kill(self, request: StopRequest) -> None:
         self._signal(request, signal.SIGTERM)

@@ -11,6 +11,7 @@ job has ended. A local location is written directly, any other through the stora
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from stateshift.clusters.protocol import StopRequest
+from stateshift.clusters.waiting import wait_for
 from stateshift.clusters.whole_files import write_whole
 from stateshift.formats.marks import FOLDER, STOP, STOPPING, encode_stop
 from stateshift.spec.location import normal, scheme
@@ -36,6 +38,8 @@ class MarkerStorage(Protocol):
 
 
 OpenStorage = Callable[[str], MarkerStorage]
+
+GRACEFUL_SECONDS = 15.0  # the usual time a job has to answer the marker
 
 
 def local_path(location: str) -> str | None:
@@ -99,3 +103,22 @@ class StopMarker:
     def _storage(self) -> MarkerStorage:
         assert self.open_storage is not None
         return self.open_storage(self.request.location)
+
+
+def stopped_gracefully(
+    marker: StopMarker,
+    ended: Callable[[], bool],
+    graceful_seconds: float,
+    interrupt: threading.Event | None,
+) -> bool:
+    """Whether the job that was asked by the marker has ended by itself. Who answers within the graceful seconds has the
+    rest of the request's time to stop between two batches."""
+    if not marker.possible:
+        return False
+    half = marker.request.seconds_max / 2
+    try:
+        marker.write()
+        answer = wait_for(lambda: ended() or marker.answered() or None, min(graceful_seconds, half), interrupt)
+        return bool(answer and wait_for(lambda: ended() or None, half, interrupt))
+    finally:
+        marker.remove()

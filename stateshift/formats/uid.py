@@ -18,8 +18,6 @@ import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import mmh3
-
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -78,6 +76,8 @@ def flink_operator_id(uid: str) -> str:
     Flink, StreamGraphHasherV2 (1.2 and later): Guava's murmur3_128 (x64), seed 0, over UTF-8, `HashCode.asBytes`,
     which is h1 and then h2, each little-endian. Java writes a lone surrogate as "?".
     """
+    import mmh3  # a job that imports `stateshift.job` needs none of our packages in its cluster
+
     return mmh3.mmh3_x64_128_digest(uid.encode("utf-8", "replace"), 0).hex()
 
 

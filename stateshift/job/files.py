@@ -119,6 +119,13 @@ def jvm() -> Any:
     return context._jvm if context is not None else None
 
 
+def setting(name: str) -> str | None:
+    """A setting of the session; None where it has none, or where there is no session."""
+    context = _context()
+    found = context.getConf().get(name) if context is not None else None
+    return str(found) if found is not None else None
+
+
 def _context() -> Any:
     """The running SparkContext, without importing pyspark into a process that has none."""
     if "pyspark" not in sys.modules:

@@ -16,8 +16,9 @@ _asked: dict[tuple[str, str], str] = {}  # (location, directory) -> the name it 
 
 
 def location(job: str | None = None, spec: Spec | str | None = None) -> str:
-    """The checkpoint location of this job. `spec` is a spec, or the path of one."""
-    handed_over, ours = os.environ.get("STATESHIFT_CHECKPOINT"), os.environ.get("STATESHIFT_JOB")
+    """The checkpoint location of this job: what whoever started it handed over, in its environment or in its session's
+    settings, else what the spec says. `spec` is a spec, or the path of one."""
+    handed_over, ours = _handed_over("CHECKPOINT"), _handed_over("JOB")
     if handed_over and (job is None or ours is None or job == ours):
         return handed_over
     current = _current(spec)
@@ -28,6 +29,10 @@ def location(job: str | None = None, spec: Spec | str | None = None) -> str:
         )
     entry = _entry(current, job or ours)
     return entry.destination if current.restart else entry.source
+
+
+def _handed_over(what: str) -> str | None:
+    return os.environ.get(f"STATESHIFT_{what}") or files.setting(f"spark.stateshift.{what.lower()}")
 
 
 def checkpoint(name: str, job: str | None = None, spec: Spec | str | None = None) -> str:
@@ -58,7 +63,7 @@ def _directory(name: str, job: str | None, spec: Spec | None, known: Mapping[str
     """What the spec says, else what the index says, else the hash: in this order, so that state that is there is found
     again under another hash profile, or where the job does not see the spec."""
     if spec is not None:
-        operators = _entry(spec, job or os.environ.get("STATESHIFT_JOB")).operators
+        operators = _entry(spec, job or _handed_over("JOB")).operators
         given = next((operator.directory for operator in operators if operator.name == name), None)
         if given is not None:
             return given

@@ -19,6 +19,7 @@ from stateshift.clusters.memory import MemoryCluster
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.spec.model import ClusterSpec
+from tests.clusters.fake_livy import serving
 
 CLUSTERS = Path(__file__).parents[1] / "clusters"
 
@@ -102,12 +103,22 @@ def _spark_submit(tmp_path: Path) -> Iterator[Member]:
         member.open().stop(member.request(tag))
 
 
+def _livy(tmp_path: Path) -> Iterator[Member]:
+    """Livy played by a server that takes its time."""
+    with serving(seconds=0.1) as livy:
+        options = {"url": livy.url, "settle_seconds": 0.5, "request_seconds": 5}
+        spec = ClusterSpec("livy", "livy", {**options, "state_dir": str(tmp_path / "state")})
+        submission = _submission(tmp_path, application="/jobs/orders.py")
+        yield Member(lambda: open_cluster(spec, str(tmp_path)), submission, lambda: livy.started)
+
+
 MEMBERS = {
     "memory": _memory,
     "manual": _manual,
     "command": _command_that_finds,
     "command without find": _command_with_records,
     "spark_submit": _spark_submit,
+    "livy": _livy,
 }
 
 
@@ -207,7 +218,7 @@ def test_the_version_is_a_text_or_nothing(member: Member) -> None:
     assert member.open().version() in (None, "4.3.0")
 
 
-@pytest.mark.parametrize("name", ["command", "command without find", "spark_submit"])
+@pytest.mark.parametrize("name", ["command", "command without find", "spark_submit", "livy"])
 def test_killed_in_the_middle_of_submit_it_starts_one_job_all_the_same(name: str, tmp_path: Path, seed: int) -> None:
     """We are killed at a random moment; the next look and the next attempt find what that left."""
     chance = random.Random(seed)

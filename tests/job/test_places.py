@@ -149,3 +149,12 @@ def test_importing_it_brings_no_spark_and_no_storage() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_job_needs_none_of_our_packages_in_its_cluster() -> None:
+    """Only pyspark, which is there, and what Python brings along."""
+    script = "import stateshift.job, sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    ours = {"stateshift", "__main__", "sitecustomize", "usercustomize", "_distutils_hack", "site"}
+    plain = {name for name in run.stdout.split() if not name.startswith(("__editable__", "_virtualenv", "a1_coverage"))}
+    assert plain - set(sys.stdlib_module_names) <= ours

@@ -1,0 +1,212 @@
+"""Livy's REST API for batches (0.7, and later ones that keep it), as plain values.
+
+    GET    /batches?from=0&size=N   {"from": 0, "total": 3, "sessions": [BATCH, ...]}
+    POST   /batches                 201 BATCH; 400 {"msg": "Duplicate session name: Some(x) ..."}
+    GET    /batches/7               BATCH; 404 {"msg": "Session '7' not found."}
+    GET    /batches/7/log           {"id": 7, "from": 0, "total": 9, "log": ["...", ...]}
+    DELETE /batches/7               {"msg": "deleted"}
+    GET    /version                 {"version": "0.7.1-incubating", ...}: Livy's, not Spark's
+
+A BATCH is {"id": 7, "name": "x", "state": "running", "appId": null, "log": [...]}. Its name is given to one batch at a
+time: to another only when the first was deleted, or has ended and was forgotten.
+
+Whether a request has had an effect is not known where its answer did not come, and where the server failed (5xx):
+`Unanswered`. A refusal (4xx) has had none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from stateshift.clusters.protocol import JobState
+from stateshift.clusters.redaction import redact
+from stateshift.errors import ClusterError
+
+PAGE: Final = 100
+SECONDS_TO_CONNECT: Final = 10.0
+_REFUSED = ("error", "dead", "killed")
+_STATES: Final[Mapping[str, JobState]] = {
+    "not_started": JobState.QUEUED,
+    "starting": JobState.QUEUED,
+    "recovering": JobState.QUEUED,
+    "idle": JobState.RUNNING,
+    "running": JobState.RUNNING,
+    "busy": JobState.RUNNING,
+    "shutting_down": JobState.RUNNING,
+    "success": JobState.FINISHED,
+    **dict.fromkeys(_REFUSED, JobState.FAILED),
+}
+
+
+class Unanswered(ClusterError):
+    """No answer, or one from which it cannot be told whether the request had an effect."""
+
+
+class Refused(ClusterError):
+    """An answer that says no. `status` is HTTP's."""
+
+    def __init__(self, fact: str, status: int, **more: Any) -> None:
+        super().__init__(fact, **more)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    id: int
+    name: str | None
+    state: JobState
+    told: str  # the state in Livy's own word
+    application: str | None
+
+
+@dataclass(frozen=True)
+class LivyCalls:
+    """`options` are the cluster's, checked (see `livy`)."""
+
+    cluster: str
+    url: str
+    options: Mapping[str, Any]
+
+    def batches(self) -> Iterator[Batch]:
+        """All of them, page by page; one that ends meanwhile may be told twice."""
+        start = 0
+        while True:
+            told = self._call("GET", "/batches", params={"from": start, "size": PAGE})
+            sessions = _list(told, "sessions", self)
+            yield from (batch_of(one, self) for one in sessions)
+            start += PAGE
+            if len(sessions) < PAGE:
+                return
+
+    def batch(self, id: int) -> Batch | None:
+        try:
+            return batch_of(self._call("GET", f"/batches/{id}"), self)
+        except Refused as refused:
+            if refused.status == 404:
+                return None
+            raise
+
+    def create(self, body: Mapping[str, Any]) -> Batch:
+        return batch_of(self._call("POST", "/batches", json=body), self)
+
+    def delete(self, id: int) -> None:
+        """One that is not there is fine."""
+        try:
+            self._call("DELETE", f"/batches/{id}")
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+
+    def log(self, id: int, lines_max: int) -> list[str]:
+        """The end of it: asked from where it begins, for Livy keeps but the last lines, and counts those."""
+        total = int(self._call("GET", f"/batches/{id}/log", params={"from": 0, "size": 0}).get("total", 0))
+        params = {"from": max(0, total - lines_max), "size": lines_max}
+        return [str(line) for line in _list(self._call("GET", f"/batches/{id}/log", params=params), "log", self)]
+
+    def _call(self, method: str, path: str, **asked: Any) -> Any:
+        import requests
+
+        seconds = float(self.options.get("request_seconds", 60.0))
+        try:
+            with requests.Session() as session:
+                session.trust_env = True
+                answer = session.request(
+                    method,
+                    self.url.rstrip("/") + path,
+                    auth=self._authentication(),
+                    headers={"X-Requested-By": "stateshift"},  # Livy's protection against forged requests asks for it
+                    verify=self.options.get("ca_file", True),
+                    timeout=(SECONDS_TO_CONNECT, seconds),
+                    allow_redirects=False,
+                    **asked,
+                )
+        except requests.exceptions.RequestException as error:
+            raise self._unanswered(type(error).__name__, error) from error
+        return self._answered(answer, method, path)
+
+    def _answered(self, answer: Any, method: str, path: str) -> Any:
+        try:
+            told = answer.json()
+        except ValueError:
+            told = None
+        status, place = answer.status_code, f"{self._place}{path}"
+        if status < 300 and isinstance(told, dict):
+            return told
+        if status < 300 or (status < 500 and not isinstance(told, dict) and status not in (401, 403, 404)):
+            kind = answer.headers.get("Content-Type", "no content type")
+            raise Unanswered(
+                f"{place} does not answer as Livy does (HTTP {status}, {kind})",
+                cluster=self.cluster,
+                hint='"url" has to be that of Livy\'s REST API, such as http://host:8998',
+            )
+        said = redact(str(told.get("msg", told))[:500], os.environ) if isinstance(told, dict) else ""
+        fact = f"{place}: HTTP {status} for {method}" + (f": {said}" if said else "")
+        if status >= 500 or status in (408, 425, 429):
+            raise Unanswered(fact, cluster=self.cluster, hint="try again in a moment: stateshift resume WORKDIR")
+        raise Refused(fact, status, cluster=self.cluster, hint=_WAYS_OUT.get(status))
+
+    def _unanswered(self, kind: str, error: Exception) -> Unanswered:
+        inner: Any = error.args[0] if error.args else error
+        reason = getattr(inner, "reason", None) or inner
+        return Unanswered(
+            f"{self._place} does not answer: {kind}: {redact(str(reason)[:300], os.environ)}",
+            cluster=self.cluster,
+            hint='is Livy up, and "url" right? Then: stateshift resume WORKDIR',
+        )
+
+    def _authentication(self) -> Any:
+        match self.options.get("auth", "none"):
+            case "basic":
+                return str(self.options.get("user", "")), self._password()
+            case "kerberos":
+                try:
+                    from requests_kerberos import OPTIONAL, HTTPKerberosAuth
+                except ImportError as error:
+                    fact = f'"auth": "kerberos" needs a package that is not installed ({error})'
+                    raise ClusterError(fact, cluster=self.cluster, hint="pip install 'stateshift[kerberos]'") from error
+                return HTTPKerberosAuth(mutual_authentication=OPTIONAL)
+        return None
+
+    def _password(self) -> str:
+        file = self.options.get("password_file")
+        if file is None:
+            return os.environ.get("STATESHIFT_LIVY_PASSWORD", "")
+        try:
+            return Path(str(file)).read_text("utf-8").rstrip("\n")
+        except OSError as error:
+            fact = f"the password file {file} cannot be read: {error.strerror}"
+            raise ClusterError(fact, cluster=self.cluster, hint='name another "password_file"') from error
+
+    @property
+    def _place(self) -> str:
+        return redact(self.url.rstrip("/"))
+
+
+_WAYS_OUT: Final[Mapping[int, str]] = {
+    401: 'give the cluster "auth" and "user", and the password in STATESHIFT_LIVY_PASSWORD or a "password_file"',
+    403: "this user may not do that on Livy: ask its operator (livy.server.access-control)",
+    404: '"url" has to be that of Livy\'s REST API, such as http://host:8998',
+}
+
+
+def batch_of(told: Any, calls: LivyCalls) -> Batch:
+    try:
+        word, name, application = str(told["state"]), told.get("name"), told.get("appId")
+        return Batch(int(told["id"]), name, _STATES.get(word, JobState.UNKNOWN), word, application)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Unanswered(
+            f"{redact(calls.url)} tells of a batch in a way that Livy does not: {str(told)[:200]}",
+            cluster=calls.cluster,
+            hint='"url" has to be that of Livy\'s REST API, such as http://host:8998',
+        ) from error
+
+
+def _list(told: Any, key: str, calls: LivyCalls) -> list[Any]:
+    found = told.get(key) if isinstance(told, dict) else None
+    if not isinstance(found, list):
+        raise Unanswered(f"{redact(calls.url)} has no {key!r} in its answer", cluster=calls.cluster)
+    return found
