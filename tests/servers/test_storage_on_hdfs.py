@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import uuid
 from collections.abc import Iterator
@@ -144,3 +145,15 @@ def test_a_fail_over_in_the_middle_of_a_write_costs_nothing(pair: Servers, way: 
     storage.create("after", b"y")
     assert b"".join(storage.chunks("during")) == b"1" * CHUNK + b"2" * CHUNK
     assert sorted(info.path for info in storage.list()) == ["after", "before", "during"]
+
+
+def test_half_a_file_is_not_completed_when_it_is_forgotten(single: Servers) -> None:
+    """The native client's own file object completes it when Python collects it; by then HDFS may be gone for good."""
+    import hdfs_native
+
+    storage = on(single, "hdfs-a", "native", "half")
+    with pytest.raises(contract.ContentFailed):
+        storage.write("a", contract.failing(b"x" * CHUNK))
+    held = [each for each in gc.get_objects() if isinstance(each, hdfs_native.FileWriter)]
+    assert held == []
+    assert list(storage.list()) == []

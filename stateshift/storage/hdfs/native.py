@@ -66,8 +66,10 @@ class NativeCalls:
         from hdfs_native import WriteOptions
 
         size = 0
+        # Not by the client's own file object: Python closes that when it is collected, which completes the half of a
+        # file, and waits without end for an HDFS that is gone.
         with _telling(self._location, path):
-            file = self._client.create(path, WriteOptions(overwrite=True, create_parent=True))
+            file = self._client.inner.create(path, WriteOptions(overwrite=True, create_parent=True))
         for chunk in chunks:
             with _telling(self._location, path):
                 file.write(chunk)
