@@ -106,7 +106,7 @@ def query(spark: Any, inputs: Path, files: int | None) -> Any:
     return reader.parquet(str(inputs)).groupBy("customer", "item").agg(*sums).writeStream.outputMode("update")
 
 
-def started(writer: Any, checkpoint: Path) -> Any:
+def started(writer: Any, checkpoint: Path | str) -> Any:
     return writer.format("noop").option("checkpointLocation", str(checkpoint)).start()
 
 

@@ -1,11 +1,14 @@
 """How many files a compaction leaves, and how long a query takes from its start to its first commit before and after.
 
-    python restart.py [--pairs 7] [--provider hdfs|rocksdb]
+    python restart.py [--pairs 7] [--provider hdfs|rocksdb] [--on disk|hdfs]
 
 Two checkpoints of 200 shards go on until the last snapshot is nine batches old in every shard, and are compacted by the
 command line: that of `make_checkpoint`, with 80 batches behind it, and one of RocksDB with a few. Then the same query,
 in one warm Spark, is started on a fresh copy of the one and of the other, in turn, with one new file to read; measured
 is from `start` until the commit log has the new batch. The table goes to scripts/bench/results/restart.md.
+
+`--on hdfs` puts the copies on a real HDFS of this machine (scripts/servers), where each file costs round trips; of the
+one that is not compacted, only what a restart reads, as a move would bring it (restart-hdfs.md).
 """
 
 from __future__ import annotations
@@ -19,17 +22,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "servers.d"))
 
 import make_checkpoint
 from making import PROVIDERS, await_snapshots, run, session, started
 from measure import ROOT, bench_directory
 
-RESULTS = ROOT / "scripts" / "bench" / "results" / "restart.md"
+RESULTS = ROOT / "scripts" / "bench" / "results"
 SHARDS, TAIL, KEYS = 200, 9, 20_000
 BEFORE = {"hdfs": 80, "rocksdb": 2}  # batches before the one of the snapshot
 
@@ -59,17 +66,93 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--provider", choices=sorted(PROVIDERS))
+    parser.add_argument("--on", choices=["disk", "hdfs"], default="disk")
     options = parser.parse_args()
     directory = bench_directory()
     wanted = [options.provider] if options.provider else sorted(PROVIDERS)
-    compared = [compare(directory, provider, options.pairs) for provider in wanted]
-    table = as_table(compared)
+    with Disk(directory / "restart-scratch") if options.on == "disk" else hdfs() as there:
+        compared = [compare(directory, provider, options.pairs, there) for provider in wanted]
+    table = as_table(compared, there)
     if len(wanted) == len(PROVIDERS):
-        RESULTS.write_text(table)
+        (RESULTS / f"restart{there.suffix}.md").write_text(table)
     print(table)
 
 
-def compare(directory: Path, provider: str, pairs: int) -> Compared:
+@dataclass(frozen=True)
+class Disk:
+    """Copies in a folder of this machine."""
+
+    folder: Path
+    suffix = ""
+    words = "a local disk"
+
+    def __enter__(self) -> Disk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def copied(self, checkpoint: Path) -> str:
+        copy = Path(tempfile.mkdtemp(dir=self.folder)) / "checkpoint"
+        shutil.copytree(checkpoint, copy)
+        return str(copy)
+
+    def committed(self, copy: str, batch: int) -> bool:
+        return Path(copy, "commits", str(batch)).exists()
+
+    def remove(self, copy: str) -> None:
+        """As far as Spark's maintenance lets go of it."""
+        shutil.rmtree(Path(copy).parent, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Hdfs:
+    """Copies on HDFS, brought by the command line: what a restart needs, and no more."""
+
+    scratch: Path
+    suffix = "-hdfs"
+    words = "a real HDFS on this machine"
+
+    def copied(self, checkpoint: Path) -> str:
+        name = f"copy-{time.monotonic_ns()}"
+        told = ["fork", str(checkpoint), "--to", f"hdfs://hdfs-a/{name}", "--waive", "paths-stay", "--yes"]
+        stateshift(*told, "--workdir", str(self.scratch / name))
+        return f"hdfs://hdfs-a/{name}"
+
+    def committed(self, copy: str, batch: int) -> bool:
+        return _opened(copy).stat(f"commits/{batch}") is not None
+
+    def remove(self, copy: str) -> None:
+        """HDFS goes as a whole."""
+
+
+@cache
+def _opened(copy: str) -> Any:
+    from stateshift.storage.opening import open_storage
+
+    return open_storage(copy)
+
+
+@contextmanager
+def hdfs() -> Iterator[Hdfs]:
+    from servers import Servers
+
+    with tempfile.TemporaryDirectory(prefix="stateshift-bench-") as folder:
+        servers = Servers(Path(folder) / "servers")
+        servers.up("hdfs-a")
+        try:
+            os.environ |= servers.exports() | {"HDFSCLI_CONFIG": os.devnull}
+            yield Hdfs(Path(folder))
+        finally:
+            servers.down("hdfs-a")
+
+
+def stateshift(*words: str) -> None:
+    command = [sys.executable, "-m", "stateshift", *words]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+
+def compare(directory: Path, provider: str, pairs: int, there: Disk | Hdfs) -> Compared:
     place, scratch = directory / f"restart-{provider}", directory / "restart-scratch"
     shutil.rmtree(scratch, ignore_errors=True)
     spark = session(2, PROVIDERS[provider], SHARDS, "2g")
@@ -80,7 +163,7 @@ def compare(directory: Path, provider: str, pairs: int) -> Compared:
     compact(place / "checkpoint", scratch)
     load = os.getloadavg()[0]
     both = (place / "checkpoint", scratch / "compacted")
-    seconds = [tuple(first_commit(spark, one, scratch, batches) for one in both) for _ in range(pairs + 1)]
+    seconds = [tuple(first_commit(spark, one, scratch, batches, there) for one in both) for _ in range(pairs + 1)]
     spark.stop()
     files, left = count(place / "checkpoint"), count(scratch / "compacted")
     shutil.rmtree(scratch, ignore_errors=True)
@@ -124,25 +207,21 @@ def add_input(place: Path, number: int) -> None:
 def compact(checkpoint: Path, scratch: Path) -> None:
     """The copy is a fork, so that nothing of the source is touched."""
     copy = ["--to", str(scratch / "compacted"), "--fork", "--waive", "paths-stay", "--yes"]
-    command = [sys.executable, "-m", "stateshift", "compact", str(checkpoint), *copy, "--workdir", str(scratch / "run")]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    stateshift("compact", str(checkpoint), *copy, "--workdir", str(scratch / "run"))
 
 
-def first_commit(spark: Any, checkpoint: Path, scratch: Path, batch: int) -> float:
-    """Seconds from the query's start to its first commit, on a copy of the checkpoint that is then thrown away, as far
-    as Spark's maintenance lets go of it."""
-    copy = Path(tempfile.mkdtemp(dir=scratch)) / "checkpoint"
-    shutil.copytree(checkpoint, copy)
-    commit = copy / "commits" / str(batch)
+def first_commit(spark: Any, checkpoint: Path, scratch: Path, batch: int, there: Disk | Hdfs) -> float:
+    """Seconds from the query's start to its first commit, on a copy of the checkpoint that is then thrown away."""
+    copy = there.copied(checkpoint)
     began = time.perf_counter()
     running = started(counts(spark, scratch), copy)
-    while not commit.exists() and running.isActive:
-        time.sleep(0.005)
+    while not there.committed(copy, batch) and running.isActive:
+        time.sleep(0.01)
     seconds = time.perf_counter() - began
-    if not commit.exists():
+    if not there.committed(copy, batch):
         raise SystemExit(f"the query did not go on: {running.exception()}")
     running.stop()
-    shutil.rmtree(copy.parent, ignore_errors=True)
+    there.remove(copy)
     print(f"  {seconds:.2f} s of {checkpoint}", file=sys.stderr, flush=True)
     return seconds
 
@@ -151,7 +230,7 @@ def count(folder: Path) -> int:
     return sum(len(names) for _, _, names in os.walk(folder))
 
 
-def as_table(compared: list[Compared]) -> str:
+def as_table(compared: list[Compared], there: Disk | Hdfs) -> str:
     import pyspark
 
     lines = [
@@ -159,8 +238,8 @@ def as_table(compared: list[Compared]) -> str:
         "",
         f"`./scripts/bench/restart` on {os.cpu_count()} cores, {time.strftime('%Y-%m-%d %H:%M')}, Spark "
         f"{pyspark.__version__} with `local[2]`: a query of {SHARDS} shards and {KEYS:,} keys,",
-        f"{TAIL} batches after the last snapshot. Seconds from the query's start to its first commit in one warm "
-        "Spark, medians; the ratio",
+        f"on {there.words}, {TAIL} batches after the last snapshot. Seconds from the query's start to its first commit "
+        "in one warm Spark, medians; the ratio",
         "of each pair, after / before, as min / median / max. Hadoop's `.crc` files are counted, too.",
         "",
         "| provider | batches | files | compacted | left | before | after | ratio | pairs | load |",
