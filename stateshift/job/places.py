@@ -18,9 +18,9 @@ _asked: dict[tuple[str, str], str] = {}  # (location, directory) -> the name it 
 def location(job: str | None = None, spec: Spec | str | None = None) -> str:
     """The checkpoint location of this job: what whoever started it handed over, in its environment or in its session's
     settings, else what the spec says. `spec` is a spec, or the path of one."""
-    handed_over, ours = _handed_over("CHECKPOINT"), _handed_over("JOB")
-    if handed_over and (job is None or ours is None or job == ours):
-        return handed_over
+    place, ours = handed_over("CHECKPOINT"), handed_over("JOB")
+    if place and (job is None or ours is None or job == ours):
+        return place
     current = _current(spec)
     if current is None:
         raise SpecError(
@@ -31,7 +31,8 @@ def location(job: str | None = None, spec: Spec | str | None = None) -> str:
     return entry.destination if current.restart else entry.source
 
 
-def _handed_over(what: str) -> str | None:
+def handed_over(what: str) -> str | None:
+    """CHECKPOINT, JOB or TAG, as whoever started the job has told it."""
     return os.environ.get(f"STATESHIFT_{what}") or files.setting(f"spark.stateshift.{what.lower()}")
 
 
@@ -63,7 +64,7 @@ def _directory(name: str, job: str | None, spec: Spec | None, known: Mapping[str
     """What the spec says, else what the index says, else the hash: in this order, so that state that is there is found
     again under another hash profile, or where the job does not see the spec."""
     if spec is not None:
-        operators = _entry(spec, job or _handed_over("JOB")).operators
+        operators = _entry(spec, job or handed_over("JOB")).operators
         given = next((operator.directory for operator in operators if operator.name == name), None)
         if given is not None:
             return given

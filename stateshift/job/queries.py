@@ -11,14 +11,13 @@ then cuts short has been planned and not committed, and Spark repeats it.
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
 
 from stateshift.errors import PlanError, SpecError
 from stateshift.formats import marks
 from stateshift.job import files
-from stateshift.job.places import location
+from stateshift.job.places import handed_over, location
 
 BATCH_SECONDS_MAX = 240.0  # how long a query may take to finish its batch before it is stopped in the middle of it
 
@@ -37,7 +36,7 @@ def watch(*queries: Any, seconds: float = 0.2) -> None:
     """Return when all queries have ended, or when the stop marker is there and each has been stopped between two of its
     batches. Raises what a query failed with. Looks every so many `seconds`."""
     places = _places(queries)
-    tag = os.environ.get("STATESHIFT_TAG")
+    tag = handed_over("TAG")
     restoring = list(queries) if tag else []
     while _running(queries):
         for place in places:
@@ -125,7 +124,7 @@ def _running(queries: tuple[Any, ...]) -> bool:
 def _marker(place: str) -> bytes | None:
     """The stop marker, if it is there and means us."""
     content = files.read(place, marks.STOP)
-    job, tag = os.environ.get("STATESHIFT_JOB"), os.environ.get("STATESHIFT_TAG")
+    job, tag = handed_over("JOB"), handed_over("TAG")
     return content if content is not None and marks.asks_to_stop(content, job, tag, time.time()) else None
 
 

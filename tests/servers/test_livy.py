@@ -128,6 +128,7 @@ def test_a_job_is_submitted_once_found_by_its_tag_and_stopped_between_two_batche
     assert names.count(stream.submission.tag) == 1
 
     assert stream.livy.stop(stream.request()).state is JobState.FINISHED
+    assert asked(servers, f"/batches/{id}")[1]["state"] == "success"  # by itself: what Livy ends it deletes
     committed = stream.committed
     assert len(committed) == len(list(Path(stream.location, "offsets").glob("[0-9]*")))  # nothing is planned
     time.sleep(3)
