@@ -11,6 +11,7 @@
       findings          what a person should know before acting
       names             the name index: operator name -> directory
       traits            what the storage can do: renames, keeps_times, exclusive
+      real              where the links in the location lead
 
     Facts = the surveys of source, merge directories, target, and of others whose state is added + what the clusters say
     of themselves.

@@ -25,7 +25,7 @@ from stateshift.storage.fsspec_failures import MISTAKES, from_fsspec
 from stateshift.storage.fsspec_upload import upload
 from stateshift.storage.fsspec_ways import Way, lists_whole_trees, packages_for, way_of
 from stateshift.storage.protocol import CHUNK, Content, Traits
-from stateshift.storage.temporaries import is_temporary, temporary, unique_temporary
+from stateshift.storage.temporaries import Writing, is_temporary
 from stateshift.survey import FileInfo
 
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
@@ -45,7 +45,7 @@ class FsspecStorage:
         self._way = way
         self._lock = threading.Lock()
         self._made: set[str] = set()
-        self._writing: set[str] = set()
+        self._writing = Writing()
 
     @classmethod
     def open(cls, location: str, **options: Any) -> FsspecStorage:
@@ -122,7 +122,7 @@ class FsspecStorage:
             return self._upload(full, content, path)
         with self._telling(path):
             self._make_directory(self._parent(full))
-        with self._temporary_for(full) as temp:
+        with self._writing.to(full, self._remove_quietly) as temp:
             size = self._upload(temp, content, path)
             with self._telling(path):
                 self._refuse_directory(full)
@@ -270,22 +270,9 @@ class FsspecStorage:
             return False
         return all(a == b for a, b in zip(self.chunks(path), self.chunks(other), strict=True))
 
-    @contextlib.contextmanager
-    def _temporary_for(self, full: str) -> Iterator[str]:
-        temp = temporary(full)
-        with self._lock:
-            if temp in self._writing:
-                temp = unique_temporary(full)
-            self._writing.add(temp)
-        try:
-            yield temp
-        except BaseException:
-            with contextlib.suppress(Exception):
-                self._fs.rm_file(temp)
-            raise
-        finally:
-            with self._lock:
-                self._writing.discard(temp)
+    def _remove_quietly(self, full: str) -> None:
+        with contextlib.suppress(Exception):
+            self._fs.rm_file(full)
 
     def _refuse_directory(self, full: str) -> None:
         if self._fs.isdir(full):
@@ -305,8 +292,7 @@ class FsspecStorage:
             self._made.add(directory)
 
     def _remove_leftovers(self, names: Any) -> None:
-        with self._lock:
-            leftovers = [name for name in names if is_temporary(name) and name not in self._writing]
+        leftovers = [name for name in names if is_temporary(name) and name not in self._writing]
         for name in leftovers:
             with contextlib.suppress(FileNotFoundError):
                 self._fs.rm_file(name)

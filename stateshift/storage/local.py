@@ -37,7 +37,7 @@ from stateshift.storage import failures, locations
 from stateshift.storage import local_calls as calls
 from stateshift.storage.local_listing import walk
 from stateshift.storage.protocol import CHUNK, Content, Traits
-from stateshift.storage.temporaries import is_temporary, temporary, unique_temporary
+from stateshift.storage.temporaries import Writing, is_temporary, unique_temporary
 from stateshift.survey import FileInfo
 
 _DIRECTORIES_MAX = 4096  # remembered as made and not yet durable; beyond it we sync early
@@ -53,7 +53,7 @@ class LocalStorage:
         self._root = root
         self._lock = threading.Lock()
         self._syncing = threading.Lock()
-        self._writing: set[str] = set()
+        self._writing = Writing()
         self._unsynced: dict[int, str] = {}  # device -> a directory on it
         self._made: set[str] = set()  # directories whose entry in their parent may not be durable
         self._inherited = True  # what was here when this was opened may not be durable
@@ -98,7 +98,7 @@ class LocalStorage:
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
         full = self._full(path)
-        with self._temporary_for(full) as temp:
+        with self._writing.to(full, _unlink_quietly) as temp:
             with self._telling(path):
                 file = self._begin(temp, os.O_TRUNC)
             size, device = self._fill(file, content, path, modified)
@@ -172,8 +172,7 @@ class LocalStorage:
                 raise
 
     def _leftovers(self, directory: str, names: builtins.list[str]) -> builtins.list[str]:
-        with self._lock:
-            return [n for n in names if is_temporary(n) and os.path.join(directory, n) not in self._writing]
+        return [n for n in names if is_temporary(n) and os.path.join(directory, n) not in self._writing]
 
     def _full(self, path: str) -> str:
         locations.check_path(path)
@@ -204,24 +203,6 @@ class LocalStorage:
             calls.link_or_create(temp, full, content)
         finally:
             os.unlink(temp)
-
-    @contextlib.contextmanager
-    def _temporary_for(self, full: str) -> Iterator[str]:
-        """A temporary name that no other thread uses meanwhile; nothing is left under it when this ends."""
-        temp = temporary(full)
-        with self._lock:
-            if temp in self._writing:
-                temp = unique_temporary(full)
-            self._writing.add(temp)
-        try:
-            yield temp
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temp)
-            raise
-        finally:
-            with self._lock:
-                self._writing.discard(temp)
 
     def _begin(self, temp: str, flag: int) -> BinaryIO:
         """Open a temporary file for writing, in a directory that is made where it is not there."""
@@ -300,3 +281,8 @@ def _nearest(directory: str) -> str:
     while not os.path.isdir(directory):
         directory = os.path.dirname(directory)
     return directory
+
+
+def _unlink_quietly(temp: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(temp)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -48,3 +49,32 @@ def is_temporary(name: str) -> bool:
     """Whether a file of this name (or path) is one of ours that never became whole."""
     name = name.rpartition("/")[2]
     return name.startswith(TEMPORARY) and name.endswith(_END)
+
+
+class Writing:
+    """The temporary files that the threads of one storage write at the moment: no two the same, and none a leftover."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._names: set[str] = set()
+
+    def __contains__(self, name: str) -> bool:
+        with self._lock:
+            return name in self._names
+
+    @contextmanager
+    def to(self, path: str, remove_quietly: Callable[[str], None]) -> Iterator[str]:
+        """A temporary name for `path` that no other thread uses meanwhile; nothing is left under it if this fails."""
+        with self._lock:
+            temp = temporary(path)
+            if temp in self._names:
+                temp = unique_temporary(path)
+            self._names.add(temp)
+        try:
+            yield temp
+        except BaseException:
+            remove_quietly(temp)
+            raise
+        finally:
+            with self._lock:
+                self._names.discard(temp)

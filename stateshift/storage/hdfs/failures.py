@@ -15,6 +15,7 @@ from stateshift.storage import failures
 from stateshift.storage.locations import redact
 
 RESUME: Final = "stateshift resume WORKDIR"
+UNREACHED: Final = "is that host and port right, and its server up? Nameservices are found through HADOOP_CONF_DIR"
 _REPORT: Final = "hdfs dfsadmin -report"
 _ACTIVE: Final = "no NameNode is active: hdfs haadmin -getAllServiceState"
 _QUOTA: Final = "hdfs dfs -count -q {path}; make room, then stateshift resume WORKDIR"
@@ -79,7 +80,7 @@ def telling(location: str, path: str) -> Iterator[None]:
         raise TransientStorageError(
             f"{_place(location, path)}: {_short(error)}",
             location=_place(location, path),
-            hint="is that host and port right, and its server up? Nameservices are found through HADOOP_CONF_DIR",
+            hint=UNREACHED,
         ) from error
 
 

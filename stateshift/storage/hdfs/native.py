@@ -49,8 +49,9 @@ class NativeCalls:
     def open(self, path: str, offset: int, length: int | None) -> Iterator[bytes]:
         with _telling(self._location, path):
             file = self._client.read(path)
-            wanted = max(0, len(file) - offset)
-            pieces = iter(file.read_range_stream(offset, min(wanted, length or wanted))) if wanted else iter(())
+            left = max(0, len(file) - offset)
+            wanted = left if length is None else min(left, length)
+            pieces = iter(file.read_range_stream(offset, wanted)) if wanted else iter(())
         came = 0
         while True:
             with _telling(self._location, path):
@@ -59,8 +60,8 @@ class NativeCalls:
                 break
             came += len(piece)
             yield bytes(piece)
-        if came < min(wanted, length or wanted):
-            raise failures.cut_short(self._location, path, came, min(wanted, length or wanted))
+        if came < wanted:
+            raise failures.cut_short(self._location, path, came, wanted)
 
     def create(self, path: str, chunks: Iterator[bytes]) -> int:
         from hdfs_native import WriteOptions
@@ -120,6 +121,5 @@ def _failure(error: Exception, location: str, path: str) -> StorageError:
         return failures.from_exception(answer[1], answer[2], location, path)
     place, text = locations.redact(location), locations.redact(str(error)) or type(error).__name__
     if isinstance(error, OSError) or "connection" in text.lower():
-        hint = "is that host and port right, and its server up? Nameservices are found through HADOOP_CONF_DIR"
-        return TransientStorageError(f"{place}: {text}", location=place, hint=hint)
+        return TransientStorageError(f"{place}: {text}", location=place, hint=failures.UNREACHED)
     return StorageError(f"{place}: {text}", location=place)

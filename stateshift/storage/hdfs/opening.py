@@ -35,24 +35,28 @@ def open_hdfs(location: str, environment: Mapping[str, str] | None = None) -> Hd
 
 
 def calls_for(location: str, environment: Mapping[str, str]) -> HdfsCalls:
-    from stateshift.storage.hdfs.web import WebCalls
-
     parsed = locations.parse(location)
     user, _, authority = parsed.authority.rpartition("@")
     user = user or environment.get("HADOOP_USER_NAME", "")
     client = _of_alias(authority, environment)
     if client is not None:
-        return WebCalls(client, location)
+        return _web(client, location)
     conf = read_conf(environment)
     if parsed.scheme != "hdfs":
         url = f"{'https' if parsed.scheme == 'swebhdfs' else 'http'}://{authority}"
-        return WebCalls(_web_client(url, user, conf.secure, environment), location)
+        return _web(_web_client(url, user, conf.secure, environment), location)
     authority = authority or conf.default_authority
     if _natively(environment) and "@" not in parsed.authority:
         addresses = _found(conf.rpc_addresses(authority), authority, conf, location)
         return _native(addresses, authority, conf, location)
     urls = ";".join(_found(conf.web_urls(authority), authority, conf, location))
-    return WebCalls(_web_client(urls, user, conf.secure, environment), location)
+    return _web(_web_client(urls, user, conf.secure, environment), location)
+
+
+def _web(client: Any, location: str) -> HdfsCalls:
+    from stateshift.storage.hdfs.web import WebCalls  # and with it requests, which the native client does not need
+
+    return WebCalls(client, location)
 
 
 def _native(addresses: Sequence[str], authority: str, conf: HadoopConf, location: str) -> HdfsCalls:

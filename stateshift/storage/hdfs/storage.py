@@ -12,7 +12,6 @@ the loss of one of them, and that is what `sync` promises here.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -21,7 +20,7 @@ from stateshift.errors import MissingFile, StorageError
 from stateshift.storage import failures, locations
 from stateshift.storage.hdfs.calls import HdfsCalls, Status
 from stateshift.storage.protocol import CHUNK, Content, Traits
-from stateshift.storage.temporaries import is_temporary, temporary, unique_temporary
+from stateshift.storage.temporaries import Writing, is_temporary, unique_temporary
 from stateshift.survey import FileInfo
 
 LISTINGS_AT_ONCE = 8
@@ -32,8 +31,7 @@ class HdfsStorage:
         self._calls = calls
         self._location = location
         self._root = locations.parse(location).path
-        self._lock = threading.Lock()
-        self._writing: set[str] = set()
+        self._writing = Writing()
 
     @property
     def location(self) -> str:
@@ -67,7 +65,7 @@ class HdfsStorage:
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
         full = self._full(path)
-        with self._temporary_for(full) as temp:
+        with self._writing.to(full, self._remove_quietly) as temp:
             size = self._calls.create(temp, content())
             if modified is not None:
                 self._calls.set_modified(temp, modified)
@@ -110,8 +108,7 @@ class HdfsStorage:
         got a file since."""
         top = self._full(under)
         found = dict(_below(self._calls, top))
-        with self._lock:
-            leftovers = [path for path, one in found.items() if is_temporary(one.name) and path not in self._writing]
+        leftovers = [path for path, one in found.items() if is_temporary(one.name) and path not in self._writing]
         for path in leftovers:
             self._remove_quietly(path)
         full = {above for path, one in found.items() if one.is_file and path not in leftovers for above in _above(path)}
@@ -128,22 +125,6 @@ class HdfsStorage:
     def _full(self, path: str) -> str:
         locations.check_path(path)
         return f"{self._root.rstrip('/')}/{path}" if path else self._root or "/"
-
-    @contextlib.contextmanager
-    def _temporary_for(self, full: str) -> Iterator[str]:
-        temp = temporary(full)
-        with self._lock:
-            if temp in self._writing:
-                temp = unique_temporary(full)
-            self._writing.add(temp)
-        try:
-            yield temp
-        except BaseException:
-            self._remove_quietly(temp)
-            raise
-        finally:
-            with self._lock:
-                self._writing.discard(temp)
 
     def _remove_quietly(self, full: str) -> None:
         with contextlib.suppress(StorageError):
