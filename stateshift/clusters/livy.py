@@ -34,7 +34,14 @@ from stateshift.clusters.options import ARGUMENTS, NEEDED_TEXT, SECONDS, SETTING
 from stateshift.clusters.options import settings as texts
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.redaction import last_lines, redact
-from stateshift.clusters.stopping import GRACEFUL_SECONDS, OpenStorage, StopMarker, stopped_gracefully
+from stateshift.clusters.stopping import (
+    GRACEFUL_SECONDS,
+    OpenStorage,
+    StopMarker,
+    forget_marker,
+    stop_options,
+    stopped_gracefully,
+)
 from stateshift.clusters.waiting import wait_for
 from stateshift.clusters.whole_files import write_whole
 from stateshift.errors import ClusterError
@@ -109,16 +116,17 @@ class Livy:
 
     def find(self, tag: str) -> JobStatus:
         record = self._record(tag)
-        if record is None:
-            return self._of_name(tag, tag) or JobStatus(JobState.ABSENT)
-        if record.get("id") is not None:
-            return self._of_id(tag, int(record["id"]), bool(record.get("stopped")))
+        calls = self._calls(record)
+        if record is not None and record.get("id") is not None:
+            return _of_id(calls, int(record["id"]), bool(record.get("stopped")))
         # What was begun and is not listed may be on its way.
-        settled = float(record["begun"]) + float(self.options.get("settle_seconds", _SETTLE_SECONDS))
+        settle = float(self.options.get("settle_seconds", _SETTLE_SECONDS))
+        settled = 0.0 if record is None else float(record["begun"]) + settle
 
         def look() -> JobStatus | None:
             over = time.time() >= settled
-            return self._of_name(tag, tag) or (JobStatus(JobState.ABSENT) if over else None)
+            found = _named(calls, tag)
+            return _status(found[-1]) if found else JobStatus(JobState.ABSENT) if over else None
 
         found = wait_for(look, max(0.0, settled - time.time()) + 1.0, self.interrupt)
         return found or JobStatus(JobState.ABSENT)
@@ -136,15 +144,17 @@ class Livy:
         status = self.find(submission.tag)
         if status.state is not JobState.ABSENT:
             return status.id or submission.tag
-        self._remove_marker(submission)
-        self._note(submission.tag, begun=time.time(), url=self._url(submission))
+        forget_marker(submission, self.open_storage)
+        record = {"begun": time.time(), "url": self._url(submission)}
+        self._note(submission.tag, **record)
+        calls = self._calls(record)
         try:
-            id = self._calls(submission.tag).create(body).id
+            id = calls.create(body).id
         except Refused as refused:
-            taken = self._of_name(submission.tag, submission.tag) if refused.status == 400 else None
-            if taken is None or taken.id is None:
+            taken = _named(calls, submission.tag) if refused.status == 400 else []
+            if not taken:
                 raise
-            id = int(taken.id)  # somebody was first: the name is the tag
+            id = taken[-1].id  # somebody was first: the name is the tag
         except Unanswered as unanswered:
             status = self.find(submission.tag)  # waits until it is settled
             if status.id is None:
@@ -166,7 +176,8 @@ class Livy:
             self._note(request.tag, stopped=True)  # before it is: Livy forgets at once what it deletes
         if status.state.alive and status.id is not None:
             if not self._stop_gracefully(request):
-                self._calls(request.tag).delete(int(status.id))
+                record = self._record(request.tag) if request.tag is not None else None
+                self._calls(record).delete(int(status.id))
             self._until_ended(request)
         return self.find_source(request)
 
@@ -175,28 +186,17 @@ class Livy:
         if id is None or lines_max <= 0:
             return ""
         try:
-            lines = self._calls(tag).log(int(id), lines_max)
+            lines = self._calls(self._record(tag)).log(int(id), lines_max)
         except Refused:  # it is forgotten
             return ""
         return last_lines(redact("\n".join(lines), os.environ), lines_max)
 
-    def _of_id(self, tag: str, id: int, stopped: bool) -> JobStatus:
-        batch = self._calls(tag).batch(id)
-        if stopped and (batch is None or batch.state is JobState.FAILED):
-            return JobStatus(JobState.FINISHED, str(id), "stopped")
-        return JobStatus(JobState.UNKNOWN, str(id), _FORGOTTEN) if batch is None else _status(batch)
-
-    def _of_name(self, name: str, tag: str | None) -> JobStatus | None:
-        found = [batch for batch in self._calls(tag).batches() if batch.name == name]
-        return _status(found[-1]) if found else None
-
     def _source(self, request: StopRequest) -> Batch | None:
         """A batch that somebody else submitted: by its id, else by its name, else by the job's; one that is alive."""
-        asked = self._stop_options(request)
+        asked, calls = self._stop_options(request), self._calls(None)
         if "batch" in asked:
-            return self._calls(None).batch(int(asked["batch"]))
-        name = asked.get("batch_name", request.job)
-        found = [batch for batch in self._calls(None).batches() if batch.name == name]
+            return calls.batch(int(asked["batch"]))
+        found = _named(calls, asked.get("batch_name", request.job))
         alive = [batch for batch in found if batch.state.alive]
         return next(iter([*alive[-1:], *found[-1:]]), None)
 
@@ -231,22 +231,11 @@ class Livy:
             **{theirs: given[ours] for ours, theirs in _PLAIN.items() if ours in given},
         }
 
-    def _remove_marker(self, submission: Submission) -> None:
-        """A marker that was meant for the job before this one, and that nobody came to take away."""
-        marker = StopMarker(StopRequest(submission.job, submission.location), 0.0, self.open_storage)
-        if marker.possible:
-            marker.remove()
-
     def _stop_options(self, request: StopRequest) -> dict[str, Any]:
-        """The spec's `stop`, or the `submit` of a job that is stopped because it is taken back."""
-        known = {key: value for key, value in self.options.items() if key in STOP_OPTIONS}
-        others = {*SUBMIT_OPTIONS, "tag", "seconds_max"}
-        asked = {key: value for key, value in request.options.items() if key not in others}
-        return known | read_options(asked, STOP_OPTIONS, "/stop")
+        return stop_options(request, self.options, STOP_OPTIONS, SUBMIT_OPTIONS)
 
-    def _calls(self, tag: str | None) -> LivyCalls:
-        """Where the tag was submitted, else where the cluster is."""
-        record = self._record(tag) if tag is not None else None
+    def _calls(self, record: Mapping[str, Any] | None) -> LivyCalls:
+        """Where the record's batch was submitted, else where the cluster is."""
         return LivyCalls(self.name, str((record or {}).get("url") or self.options["url"]), self.options)
 
     def _url(self, submission: Submission) -> str:
@@ -268,6 +257,17 @@ class Livy:
 
     def _path(self, tag: str) -> Path:
         return self.state_dir / f"{file_name(tag)}.json"
+
+
+def _named(calls: LivyCalls, name: str) -> list[Batch]:
+    return [batch for batch in calls.batches() if batch.name == name]
+
+
+def _of_id(calls: LivyCalls, id: int, stopped: bool) -> JobStatus:
+    batch = calls.batch(id)
+    if stopped and (batch is None or batch.state is JobState.FAILED):
+        return JobStatus(JobState.FINISHED, str(id), "stopped")
+    return JobStatus(JobState.UNKNOWN, str(id), _FORGOTTEN) if batch is None else _status(batch)
 
 
 def _status(batch: Batch) -> JobStatus:

@@ -28,7 +28,6 @@ from stateshift.errors import ClusterError
 
 PAGE: Final = 100
 SECONDS_TO_CONNECT: Final = 10.0
-_REFUSED = ("error", "dead", "killed")
 _STATES: Final[Mapping[str, JobState]] = {
     "not_started": JobState.QUEUED,
     "starting": JobState.QUEUED,
@@ -38,7 +37,9 @@ _STATES: Final[Mapping[str, JobState]] = {
     "busy": JobState.RUNNING,
     "shutting_down": JobState.RUNNING,
     "success": JobState.FINISHED,
-    **dict.fromkeys(_REFUSED, JobState.FAILED),
+    "error": JobState.FAILED,
+    "dead": JobState.FAILED,
+    "killed": JobState.FAILED,
 }
 
 
@@ -112,18 +113,16 @@ class LivyCalls:
 
         seconds = float(self.options.get("request_seconds", 60.0))
         try:
-            with requests.Session() as session:
-                session.trust_env = True
-                answer = session.request(
-                    method,
-                    self.url.rstrip("/") + path,
-                    auth=self._authentication(),
-                    headers={"X-Requested-By": "stateshift"},  # Livy's protection against forged requests asks for it
-                    verify=self.options.get("ca_file", True),
-                    timeout=(SECONDS_TO_CONNECT, seconds),
-                    allow_redirects=False,
-                    **asked,
-                )
+            answer = requests.request(
+                method,
+                self.url.rstrip("/") + path,
+                auth=self._authentication(),
+                headers={"X-Requested-By": "stateshift"},  # Livy's protection against forged requests asks for it
+                verify=self.options.get("ca_file", True),
+                timeout=(SECONDS_TO_CONNECT, seconds),
+                allow_redirects=False,
+                **asked,
+            )
         except requests.exceptions.RequestException as error:
             raise self._unanswered(type(error).__name__, error) from error
         return self._answered(answer, method, path)

@@ -41,7 +41,14 @@ from stateshift.clusters.options import (
 )
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.redaction import last_lines, redact
-from stateshift.clusters.stopping import GRACEFUL_SECONDS, OpenStorage, StopMarker, stopped_gracefully
+from stateshift.clusters.stopping import (
+    GRACEFUL_SECONDS,
+    OpenStorage,
+    StopMarker,
+    forget_marker,
+    stop_options,
+    stopped_gracefully,
+)
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
 
@@ -127,10 +134,7 @@ class SparkSubmit:
             with detached.taken(stem) as lock:
                 if lock is None or detached.trace(stem).started:
                     return None  # somebody else is at it, or was: look again
-                # A marker that was meant for the job before this one, and that nobody came to take away.
-                marker = self._marker(StopRequest(submission.job, submission.location), 0)
-                if marker.possible:
-                    marker.remove()
+                forget_marker(submission, self.open_storage)
                 environment = self._environment(submission, given)
                 process = detached.start(stem, arguments, environment, lock, directory=given.get("cwd"))
                 # Others know it by the number that it writes down itself: nobody shall be told of it earlier.
@@ -164,7 +168,7 @@ class SparkSubmit:
 
     def _stop_gracefully(self, request: StopRequest) -> bool:
         """Whether the job has ended by itself."""
-        marker = self._marker(request, request.seconds_max)
+        marker = StopMarker(request, request.seconds_max, self.open_storage)
         patience = float(self._stop_options(request).get("graceful_seconds", GRACEFUL_SECONDS))
         return stopped_gracefully(marker, lambda: self._ended(request), patience, self.interrupt)
 
@@ -207,15 +211,7 @@ class SparkSubmit:
         return tagged or processes.of_job(request.job, request.location)
 
     def _stop_options(self, request: StopRequest) -> dict[str, Any]:
-        """The request's over the cluster's. A rollback hands in how the job was submitted, and a spec may have parts
-        of the request itself among them: neither is a concern of ours here."""
-        known = {key: value for key, value in self.options.items() if key in STOP_OPTIONS}
-        others = {*SUBMIT_OPTIONS, "tag", "seconds_max"}
-        asked = {key: value for key, value in request.options.items() if key not in others}
-        return known | read_options(asked, STOP_OPTIONS, "/stop")
-
-    def _marker(self, request: StopRequest, seconds_max: float) -> StopMarker:
-        return StopMarker(request, seconds_max, self.open_storage)
+        return stop_options(request, self.options, STOP_OPTIONS, SUBMIT_OPTIONS)
 
     def _command(self, submission: Submission, given: Mapping[str, Any]) -> list[str]:
         command = [str(self._executable()), "--master", self._master(submission), "--deploy-mode", "client"]

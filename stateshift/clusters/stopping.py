@@ -13,12 +13,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from stateshift.clusters.protocol import StopRequest
+from stateshift.clusters.options import Expected, read_options
+from stateshift.clusters.protocol import StopRequest, Submission
 from stateshift.clusters.waiting import wait_for
 from stateshift.clusters.whole_files import write_whole
 from stateshift.formats.marks import FOLDER, STOP, STOPPING, encode_stop
@@ -122,3 +123,20 @@ def stopped_gracefully(
         return bool(answer and wait_for(lambda: ended() or None, half, interrupt))
     finally:
         marker.remove()
+
+
+def forget_marker(submission: Submission, open_storage: OpenStorage | None) -> None:
+    """Take away a marker that was meant for the job before this one, and that nobody came to take away."""
+    marker = StopMarker(StopRequest(submission.job, submission.location), 0.0, open_storage)
+    if marker.possible:
+        marker.remove()
+
+
+def stop_options(
+    request: StopRequest, cluster: Mapping[str, Any], known: Mapping[str, Expected], submitting: Mapping[str, Expected]
+) -> dict[str, Any]:
+    """The request's over the cluster's. A rollback hands in how the job was submitted, and a spec may have parts of the
+    request itself among them: neither is a concern of ours here."""
+    others = {*submitting, "tag", "seconds_max"}
+    asked = {key: value for key, value in request.options.items() if key not in others}
+    return {key: value for key, value in cluster.items() if key in known} | read_options(asked, known, "/stop")
