@@ -10,9 +10,11 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Literal
 from urllib.parse import parse_qs, urlsplit
+
+from tests.support.listening import listening
 
 # What happens to the next POST: refused before it has an effect, lost after it had one, late, or odd.
 Fault = Literal["503", "503 after all", "cut off", "cut off after all", "hang", "page"]
@@ -113,13 +115,6 @@ def serving(seconds: float = 0.0) -> Iterator[FakeLivy]:
             except ConnectionError:
                 return  # who asked was killed
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    livy.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with listening(Handler) as place:
+        livy.url = f"http://{place}"
         yield livy
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -5,29 +5,15 @@ from __future__ import annotations
 import http.client
 import json
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pytest
 from hdfs import Config, HdfsError
 
-from tests.support.servers import Servers, group, hadoop
+from tests.support.servers import Servers, hadoop
 
 pytestmark = pytest.mark.servers
-
-
-@pytest.fixture(scope="module")
-def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    with group(tmp_path_factory.mktemp("hdfs"), "hdfs-a") as servers:
-        yield servers
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """Two NameNodes; up by itself, so that no more than four JVMs are."""
-    with group(tmp_path_factory.mktemp("hdfs"), "hdfs-b") as servers:
-        yield servers
 
 
 def client(servers: Servers) -> Any:

@@ -15,7 +15,7 @@ from stateshift.storage.hdfs.opening import open_hdfs
 from stateshift.storage.protocol import CHUNK, Storage
 from tests.contracts import test_storage_contract as contract
 from tests.contracts.members import Reopen
-from tests.support.servers import Servers, group, hadoop
+from tests.support.servers import Servers, hadoop
 
 pytestmark = pytest.mark.servers
 
@@ -27,18 +27,6 @@ storage = contract.storage
 
 # A NameNode takes no colon in a name.
 NAMES = [name for name in contract.NAMES if ":" not in name]
-
-
-@pytest.fixture(scope="module")
-def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    with group(tmp_path_factory.mktemp("hdfs"), "hdfs-a") as servers:
-        yield servers
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    with group(tmp_path_factory.mktemp("hdfs"), "hdfs-b") as servers:
-        yield servers
 
 
 def on(servers: Servers, name: str, way: str, place: str, **more: str) -> Storage:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,6 +15,7 @@ import pytest
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
 from stateshift.storage.hdfs.opening import open_hdfs
 from stateshift.storage.protocol import Storage
+from tests.support.listening import listening
 
 SECRET = "c2VjcmV0LXRva2Vu"
 
@@ -83,16 +83,8 @@ def serving(**answers: list[Answer]) -> Iterator[Server]:
         def log_message(self, *_: object) -> None:
             """Quietly."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    told.url = f"127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
+    with listening(Handler) as told.url:
         yield told
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def opened(server: Server, **environment: str) -> Storage:

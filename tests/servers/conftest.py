@@ -1,0 +1,23 @@
+"""Servers that the files here share the making of; each file has its own, for as long as it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.servers import Servers, group
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """An HDFS with one NameNode."""
+    with group(tmp_path_factory.mktemp("hdfs"), "hdfs-a") as servers:
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Two NameNodes; up by itself, so that no more than four JVMs are."""
+    with group(tmp_path_factory.mktemp("hdfs"), "hdfs-b") as servers:
+        yield servers
