@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from stateshift.errors import AlreadyThere, MissingFile, StalePlan, StorageError
+from stateshift.step.at_once import each
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
 from stateshift.storage.protocol import Content, Storage
 from stateshift.survey import FileInfo
@@ -52,19 +53,21 @@ class CopyFiles:
 
     def run(self, world: World) -> Evidence:
         source, target = world.storage(self.source), world.storage(self.target)
-        written = []
-        for item in self.items:
-            world.check_interrupted()
-            written.append(_copy(source, target, item, self.keep_times))
+
+        def copy(item: FileInfo) -> FileEvidence:
+            written = _copy(source, target, item, self.keep_times)
             world.meter.done(1, item.size)
+            return written
+
+        written = each(world, self.items, copy, source, target)
         target.sync()
         return {"files": [list(file) for file in written]}
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        return _files_hold(world.storage(self.target), evidence)
+        return _files_hold(world, self.target, evidence)
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        return _remove_ours(world.storage(self.target), tuple(i.path for i in self.items), evidence)
+        return _remove_ours(world, self.target, tuple(i.path for i in self.items), evidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +92,12 @@ class MoveFiles:
 
     def run(self, world: World) -> Evidence:
         storage = world.storage(self.location)
-        for item in self.items:
-            world.check_interrupted()
+
+        def rename(item: Rename) -> None:
             _rename(storage, item.path, item.target_path)
             world.meter.done(1, 0)
+
+        each(world, self.items, rename, storage)
         return {"moved": [[item.path, item.target_path] for item in self.items]}
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
@@ -163,12 +168,12 @@ class WriteFile:
         return {"files": [list(written)]}
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        return _files_hold(world.storage(self.target), evidence)
+        return _files_hold(world, self.target, evidence)
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         storage, before = world.storage(self.target), self.replaces
         if before is None:
-            return _remove_ours(storage, (self.path,), evidence)
+            return _remove_ours(world, self.target, (self.path,), evidence)
         if storage.stat(self.path) is None or digest_of(storage.chunks(self.path)) == digest_of(iter((self.content,))):
             storage.write(self.path, lambda: iter((before.encode("utf-8"),)))
             storage.sync()
@@ -206,17 +211,17 @@ class TransformShard:
         assert len(contents) == len(self.outputs), f"{self.transform} made {len(contents)} outputs"
         written = []
         for path, content in zip(self.outputs, contents, strict=True):
-            world.check_interrupted()
+            world.check_interrupted()  # one after the other: each holds a piece of the state
             written.append(_settle(target, path, content, None))
         target.sync()
         world.meter.done(self.files, self.bytes)
         return {"files": [list(file) for file in written]}
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        return _files_hold(world.storage(self.target), evidence)
+        return _files_hold(world, self.target, evidence)
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        return _remove_ours(world.storage(self.target), self.outputs, evidence)
+        return _remove_ours(world, self.target, self.outputs, evidence)
 
 
 def digest_of(content: Iterator[bytes]) -> tuple[int, str]:
@@ -309,29 +314,36 @@ def _prune_empty(storage: Storage, paths: tuple[str, ...]) -> None:
             folder = folder.rpartition("/")[0]
 
 
-def _files_hold(storage: Storage, evidence: Evidence) -> list[Discrepancy]:
-    found = []
-    for path, size, digest in evidence["files"]:
+def _files_hold(world: World, location: str, evidence: Evidence) -> list[Discrepancy]:
+    storage = world.storage(location)
+
+    def asked(file: tuple[str, int, str]) -> Discrepancy | None:
+        path, size, digest = file
         info = storage.stat(path)
         if info is None:
-            found.append(Discrepancy(path, f"{size} bytes", "nothing"))
-        elif info.size != size:
-            found.append(Discrepancy(path, f"{size} bytes", f"{info.size} bytes"))
-        elif digest_of(storage.chunks(path))[1] != digest:
-            found.append(Discrepancy(path, f"sha256 {digest[:12]}", "other content of the same size"))
-    return found
+            return Discrepancy(path, f"{size} bytes", "nothing")
+        if info.size != size:
+            return Discrepancy(path, f"{size} bytes", f"{info.size} bytes")
+        if digest_of(storage.chunks(path))[1] != digest:
+            return Discrepancy(path, f"sha256 {digest[:12]}", "other content of the same size")
+        return None
+
+    return [found for found in each(world, evidence["files"], asked, storage) if found is not None]
 
 
-def _remove_ours(storage: Storage, paths: tuple[str, ...], evidence: Evidence | None) -> list[str]:
+def _remove_ours(world: World, location: str, paths: tuple[str, ...], evidence: Evidence | None) -> list[str]:
     """Remove what we wrote, last written first. What somebody changed since is no longer ours, and stays."""
-    changed = {d.place for d in _files_hold(storage, evidence)} if evidence is not None else set()
-    left = []
-    for path in reversed(paths):
+    storage = world.storage(location)
+    changed = {d.place for d in _files_hold(world, location, evidence)} if evidence is not None else set()
+
+    def remove(path: str) -> str | None:
         if path not in changed:
             storage.remove(path)
         elif storage.stat(path) is not None:
-            left.append(f"{storage.location}/{path}: changed since it was written, left as it is")
-    return left
+            return f"{storage.location}/{path}: changed since it was written, left as it is"
+        return None
+
+    return [left for left in each(world, tuple(reversed(paths)), remove, storage) if left is not None]
 
 
 def _paths(paths: tuple[str, ...]) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stateshift.errors import FormatError, MissingFile, VerifyError
+from stateshift.step.at_once import each
 from stateshift.step.files import digest_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
@@ -85,9 +86,7 @@ class CompareImages:
                 found=_told(there.get(first)),
                 hint="the source is untouched: take the run back with `stateshift rollback WORKDIR`",
             )
-        for path in self.paths:
-            world.check_interrupted()
-            _compare_bytes(source, target, path, self.name)
+        each(world, self.paths, lambda path: _compare_bytes(source, target, path, self.name), source, target)
         world.meter.done(self.files, self.bytes)
         return {"operators": {o: {"entries": n, "digest": f"{h:032x}"} for o, (n, h) in sorted(found.items())}}
 
@@ -111,7 +110,7 @@ class CompareImages:
 def fold_entries(side: Side, engine: str, world: World) -> Fold:
     """Count and hash sum of the entries, per operator."""
     storage, read = world.storage(side.location), world.entries.get(engine)
-    return folds_together(_folded(read, storage, shard, side.settings, world) for shard in side.shards)
+    return folds_together(each(world, side.shards, lambda shard: _folded(read, storage, shard, side, world), storage))
 
 
 def folds_together(folds: Iterable[Fold]) -> Fold:
@@ -125,12 +124,11 @@ def folds_together(folds: Iterable[Fold]) -> Fold:
 
 
 def _folded(
-    read: EntriesReader | None, storage: Storage, shard: ShardFiles, settings: Mapping[str, str], world: World
+    read: EntriesReader | None, storage: Storage, shard: ShardFiles, side: Side, world: World
 ) -> Fold:
-    world.check_interrupted()
     assert read is not None, "a plan that compares entries is only made where they can be read"
     count, total = 0, 0
-    for store, block in read(storage.chunks, shard, settings):
+    for store, block in read(storage.chunks, shard, side.settings):
         count += len(block)
         total += _sum_of_hashes(store, block)
     return {shard.operator: [count, total % (1 << 128)]}

@@ -80,7 +80,8 @@ class FsspecStorage:
     @property
     def traits(self) -> Traits:
         exclusive = self._way.exclusive is not None
-        return Traits(self._way.renames, keeps_times=False, exclusive=exclusive, durable=self._way.durable)
+        way = self._way
+        return Traits(way.renames, keeps_times=False, exclusive=exclusive, durable=way.durable, at_once=way.at_once)
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         top = self._full(under)

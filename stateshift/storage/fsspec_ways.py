@@ -8,6 +8,7 @@ fsspec gives every storage the same methods, not the same meaning. What differs,
                   they are kept where it may not
     exclusive     how `create` can be exclusive, None where it cannot
     durable       what was written survives a crash of the machine
+    at_once       how many files are worth reading or writing at the same time
 
 Looked at: fsspec 2026.9, s3fs 2026.9, gcsfs 2026.10, adlfs 2026.8, and the first releases of 2024 for the
 names of arguments. A scheme that is not listed gets the most careful treatment.
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -29,11 +30,12 @@ class Way:
     directories: Literal["none", "kept", "rmdir"] = "kept"
     exclusive: Literal["mode", "overwrite", "xb", "process"] | None = None
     durable: bool = False
+    at_once: int = 1
 
 
 _CAREFUL: Final = Way()
-_AZURE: Final = Way(whole=True, directories="none", exclusive="overwrite", durable=True)
-_OBJECTS: Final = Way(whole=True, directories="none", exclusive="mode", durable=True)
+_AZURE: Final = Way(whole=True, directories="none", exclusive="overwrite", durable=True, at_once=16)
+_OBJECTS: Final = Way(whole=True, directories="none", exclusive="mode", durable=True, at_once=16)
 
 _WAYS: Final[Mapping[str, Way]] = MappingProxyType(
     {
@@ -73,7 +75,7 @@ def way_of(scheme: str, file_system: Any) -> Way:
     """How this file system is to be treated: by its scheme, corrected by what its release takes."""
     way = _WAYS.get(scheme, _CAREFUL)
     if way.exclusive == "mode" and not _takes(file_system, "mode"):
-        return Way(whole=way.whole, directories=way.directories, durable=way.durable)
+        return replace(way, exclusive=None)
     return way
 
 

@@ -57,7 +57,10 @@ class _History:
 class MemoryDisk:
     """Files by their full location. Thread-safe; everything it tells is in order."""
 
-    def __init__(self, now: Callable[[], float] = lambda: 0.0, bytes_max: int | None = None) -> None:
+    def __init__(
+        self, now: Callable[[], float] = lambda: 0.0, bytes_max: int | None = None, at_once: int = 1
+    ) -> None:
+        self.at_once = at_once
         self.lock = threading.RLock()
         self.now = now
         self.bytes_max = bytes_max
@@ -209,7 +212,7 @@ class MemoryStorage:
 
     @property
     def traits(self) -> Traits:
-        return Traits(renames=True, keeps_times=True)
+        return Traits(renames=True, keeps_times=True, at_once=self._disk.at_once)
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         start = len(_above_all(self._location))

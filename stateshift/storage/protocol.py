@@ -37,6 +37,7 @@ class Traits:
     keeps_times: bool  # `write(modified=...)` sets the file's time
     exclusive: bool = True  # `create` is really exclusive between processes
     durable: bool = True  # `sync` is really durable
+    at_once: int = 1  # how many files are worth reading or writing at once: many where each waits for a network
 
 
 class Storage(Protocol):

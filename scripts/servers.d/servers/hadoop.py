@@ -113,12 +113,12 @@ def exports(root: Path) -> dict[str, str]:
 
 
 def _aliases(sites: Mapping[str, Mapping[str, str]]) -> str:
-    """For the `hdfs` package: an alias of each one's name, with all its NameNodes."""
-    parts = [HDFSCLI.format(default=next(iter(sites)))]
+    """For the `hdfs` package: an alias of each one's name and `-web`, with all its NameNodes."""
+    parts = [HDFSCLI.format(default=f"{next(iter(sites))}-web")]
     for name, site in sites.items():
         key = f"dfs.namenode.http-address.{name}."
         urls = [f"http://{site[one]}" for one in site if one.startswith(key)]
-        parts.append(f"[{name}.alias]\nurl = {';'.join(urls)}\n")
+        parts.append(f"[{name}-web.alias]\nurl = {';'.join(urls)}\n")
     return "\n".join(parts)
 
 

@@ -105,6 +105,9 @@ class Hdfs(Server):
             "dfs.replication": "1",
             "dfs.ha.fencing.methods": "shell(true)",
             "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
+            # On two cores a DataNode's report of a block comes after its client's first question, and Hadoop then waits
+            # for 400 ms by default, in WebHDFS as well: nothing here, the alternatives of a bench included, should.
+            "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
         }
 
     def _nodes(self, place: Place) -> dict[str, str]:

@@ -24,6 +24,7 @@ from stateshift.storage.temporaries import Writing, is_temporary, unique_tempora
 from stateshift.survey import FileInfo
 
 LISTINGS_AT_ONCE = 8
+FILES_AT_ONCE = 32  # a file that is closed waits for its DataNode's report: 7 files a second, one after the other
 
 
 class HdfsStorage:
@@ -39,7 +40,7 @@ class HdfsStorage:
 
     @property
     def traits(self) -> Traits:
-        return Traits(renames=True, keeps_times=True)
+        return Traits(renames=True, keeps_times=True, at_once=FILES_AT_ONCE)
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         start = len(self._full("").rstrip("/")) + 1
