@@ -64,6 +64,7 @@ _CLASSES_PASSING: Final = frozenset(
         "ReadTimeout",
         "ReadTimeoutError",
         "ResponseStreamingError",
+        "ResponseParserError",  # botocore: no XML, as what stands before a busy service may answer
         "RetriableException",
         "ServerDisconnectedError",
         "ServerTimeoutError",

@@ -6,7 +6,7 @@ fsspec gives every storage the same methods, not the same meaning. What differs,
     renames       `mv` renames; fsspec's own `mv` copies, deletes, and expands `*`, `?` and `[` in names
     directories   must be made before a file is written, and removed by `rmdir`, which refuses one that is not empty;
                   they are kept where it may not
-    exclusive     how `create` can be exclusive, None where it cannot
+    exclusive     how `create` can be exclusive, None where it cannot; "marked" is "mode" with a mark of whose it is
     durable       what was written survives a crash of the machine
     at_once       how many files are worth reading or writing at the same time
     unnameable    what no name may hold, because the package reads it as something else
@@ -31,7 +31,7 @@ class Way:
     whole: bool = False
     renames: bool = False
     directories: Literal["none", "kept", "rmdir"] = "kept"
-    exclusive: Literal["mode", "overwrite", "xb", "process"] | None = None
+    exclusive: Literal["mode", "marked", "overwrite", "xb", "process"] | None = None
     durable: bool = False
     at_once: int = 1
     unnameable: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ _OBJECTS: Final = Way(whole=True, directories="none", exclusive="mode", durable=
 _WAYS: Final[Mapping[str, Way]] = MappingProxyType(
     {
         # conditional PUT (If-None-Match), s3fs since 2024.12
-        "s3": replace(_OBJECTS, unnameable=("?versionId=",)),
+        "s3": replace(_OBJECTS, exclusive="marked", unnameable=("?versionId=",)),
         "gs": _OBJECTS,  # ifGenerationMatch=0, gcsfs since 2024.10
         "gcs": _OBJECTS,
         "abfs": _AZURE,  # If-None-Match through overwrite=False, any adlfs
@@ -79,7 +79,7 @@ _PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
 def way_of(scheme: str, file_system: Any) -> Way:
     """How this file system is to be treated: by its scheme, corrected by what its release takes."""
     way = _WAYS.get(scheme, _CAREFUL)
-    if way.exclusive == "mode" and not _takes(file_system, "mode"):
+    if way.exclusive in ("mode", "marked") and not _takes(file_system, "mode"):
         return replace(way, exclusive=None)
     return way
 

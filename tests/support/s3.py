@@ -47,12 +47,12 @@ def at(endpoint: str, place: str, **options: Any) -> FsspecStorage:
     return FsspecStorage.open(f"s3://{BUCKET}/{place}", endpoint_url=endpoint, **options)
 
 
-def pending(endpoint: str, bucket: str = BUCKET) -> list[str]:
-    """The keys of multipart uploads that were begun and neither completed nor given up."""
+def pending(endpoint: str, place: str = "") -> list[str]:
+    """Below a place, the keys of multipart uploads that were begun and neither completed nor given up."""
     from s3fs import S3FileSystem
 
-    found = S3FileSystem(endpoint_url=endpoint).list_multipart_uploads(bucket)
-    return [str(upload["Key"]) for upload in found]
+    found = S3FileSystem(endpoint_url=endpoint).list_multipart_uploads(BUCKET)
+    return [str(upload["Key"]) for upload in found if str(upload["Key"]).startswith(place)]
 
 
 def run(words: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
@@ -67,8 +67,8 @@ def configured(folder: Path, **buckets: dict[str, Any]) -> dict[str, str]:
     return {"FSSPEC_CONFIG_DIR": str(folder)}
 
 
-def give_up(endpoint: str, bucket: str = BUCKET) -> None:
+def give_up(endpoint: str) -> None:
     """What a killed process has left, as a bucket's lifecycle rule does it."""
     from s3fs import S3FileSystem
 
-    S3FileSystem(endpoint_url=endpoint).clear_multipart_uploads(bucket)
+    S3FileSystem(endpoint_url=endpoint).clear_multipart_uploads(BUCKET)
