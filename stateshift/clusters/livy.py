@@ -27,7 +27,17 @@ from typing import Any
 
 from stateshift.clusters.livy_calls import Batch, LivyCalls
 from stateshift.clusters.noted import Notes, Stopping, filled, handed_over, reached_at, refuse_unknown
-from stateshift.clusters.options import ARGUMENTS, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS, Expected, read_options
+from stateshift.clusters.options import (
+    ARGUMENTS,
+    COUNT,
+    NEEDED_TEXT,
+    SECONDS,
+    SETTINGS,
+    TEXT,
+    TEXTS,
+    Expected,
+    read_options,
+)
 from stateshift.clusters.options import settings as texts
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.redaction import last_lines, redact
@@ -35,7 +45,6 @@ from stateshift.clusters.rest import Refused, Unanswered
 from stateshift.clusters.stopping import OpenStorage, forget_marker
 from stateshift.clusters.waiting import wait_for
 
-COUNT = Expected("a whole number, not negative", lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 0)
 AUTHENTICATION = Expected("none, basic or kerberos", lambda v: v in ("none", "basic", "kerberos"))
 
 CLUSTER_OPTIONS = {

@@ -59,17 +59,17 @@ class Notes:
 
 def handed_over(submission: Submission) -> dict[str, str]:
     """What the job is told of itself (IS-6), as Spark's settings: `stateshift.job` reads them."""
-    return {f"spark.stateshift.{key}": value for key, value in _told(submission).items()}
+    return {f"spark.stateshift.{key}": value for key, value in told_of(submission).items()}
 
 
 def filled(argument: str, submission: Submission) -> str:
     """An argument, with what stands for the location, the job and the tag replaced."""
-    for key, value in _told(submission).items():
+    for key, value in told_of(submission).items():
         argument = argument.replace(f"{{{key}}}", value)
     return argument
 
 
-def _told(submission: Submission) -> Mapping[str, str]:
+def told_of(submission: Submission) -> Mapping[str, str]:
     return {"checkpoint": submission.location, "job": submission.job, "tag": submission.tag}
 
 
