@@ -9,9 +9,6 @@
 
 A BATCH is {"id": 7, "name": "x", "state": "running", "appId": null, "log": [...]}. Its name is given to one batch at a
 time: to another only when the first was deleted, or has ended and was forgotten.
-
-Whether a request has had an effect is not known where its answer did not come, and where the server failed (5xx):
-`Unanswered`. A refusal (4xx) has had none.
 """
 
 from __future__ import annotations
@@ -19,15 +16,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from stateshift.clusters.protocol import JobState
 from stateshift.clusters.redaction import redact
+from stateshift.clusters.rest import Refused, Service, Unanswered, read_secret
 from stateshift.errors import ClusterError
 
 PAGE: Final = 100
-SECONDS_TO_CONNECT: Final = 10.0
+_LIVY, _EXAMPLE = "Livy", "http://host:8998"
 _STATES: Final[Mapping[str, JobState]] = {
     "not_started": JobState.QUEUED,
     "starting": JobState.QUEUED,
@@ -41,18 +38,6 @@ _STATES: Final[Mapping[str, JobState]] = {
     "dead": JobState.FAILED,
     "killed": JobState.FAILED,
 }
-
-
-class Unanswered(ClusterError):
-    """No answer, or one from which it cannot be told whether the request had an effect."""
-
-
-class Refused(ClusterError):
-    """An answer that says no. `status` is HTTP's."""
-
-    def __init__(self, fact: str, status: int, **more: Any) -> None:
-        super().__init__(fact, **more)
-        self.status = status
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,54 +93,11 @@ class LivyCalls:
         params = {"from": max(0, total - lines_max), "size": lines_max}
         return [str(line) for line in _list(self._call("GET", f"/batches/{id}/log", params=params), "log", self)]
 
-    def _call(self, method: str, path: str, **asked: Any) -> Any:
-        import requests
-
-        seconds = float(self.options.get("request_seconds", 60.0))
-        try:
-            answer = requests.request(
-                method,
-                self.url.rstrip("/") + path,
-                auth=self._authentication(),
-                headers={"X-Requested-By": "stateshift"},  # Livy's protection against forged requests asks for it
-                verify=self.options.get("ca_file", True),
-                timeout=(SECONDS_TO_CONNECT, seconds),
-                allow_redirects=False,
-                **asked,
-            )
-        except requests.exceptions.RequestException as error:
-            raise self._unanswered(type(error).__name__, error) from error
-        return self._answered(answer, method, path)
-
-    def _answered(self, answer: Any, method: str, path: str) -> Any:
-        try:
-            told = answer.json()
-        except ValueError:
-            told = None
-        status, place = answer.status_code, f"{self._place}{path}"
-        if status < 300 and isinstance(told, dict):
-            return told
-        if status < 300 or (status < 500 and not isinstance(told, dict) and status not in (401, 403, 404)):
-            kind = answer.headers.get("Content-Type", "no content type")
-            raise Unanswered(
-                f"{place} does not answer as Livy does (HTTP {status}, {kind})",
-                cluster=self.cluster,
-                hint='"url" has to be that of Livy\'s REST API, such as http://host:8998',
-            )
-        said = redact(str(told.get("msg", told))[:500], os.environ) if isinstance(told, dict) else ""
-        fact = f"{place}: HTTP {status} for {method}" + (f": {said}" if said else "")
-        if status >= 500 or status in (408, 425, 429):
-            raise Unanswered(fact, cluster=self.cluster, hint="try again in a moment: stateshift resume WORKDIR")
-        raise Refused(fact, status, cluster=self.cluster, hint=_WAYS_OUT.get(status))
-
-    def _unanswered(self, kind: str, error: Exception) -> Unanswered:
-        inner: Any = error.args[0] if error.args else error
-        reason = getattr(inner, "reason", None) or inner
-        return Unanswered(
-            f"{self._place} does not answer: {kind}: {redact(str(reason)[:300], os.environ)}",
-            cluster=self.cluster,
-            hint='is Livy up, and "url" right? Then: stateshift resume WORKDIR',
-        )
+    def _call(self, method: str, path: str, **asked: Any) -> dict[str, Any]:
+        headers = {"X-Requested-By": "stateshift"}  # Livy's protection against forged requests asks for it
+        who = self._authentication()
+        service = Service(self.cluster, _LIVY, _EXAMPLE, "msg", _WAYS_OUT, self.options, headers, who)
+        return service.json(method, self.url.rstrip("/") + path, **asked)
 
     def _authentication(self) -> Any:
         match self.options.get("auth", "none"):
@@ -172,17 +114,9 @@ class LivyCalls:
 
     def _password(self) -> str:
         file = self.options.get("password_file")
-        if file is None:
-            return os.environ.get("STATESHIFT_LIVY_PASSWORD", "")
-        try:
-            return Path(str(file)).read_text("utf-8").rstrip("\n")
-        except OSError as error:
-            fact = f"the password file {file} cannot be read: {error.strerror}"
-            raise ClusterError(fact, cluster=self.cluster, hint='name another "password_file"') from error
-
-    @property
-    def _place(self) -> str:
-        return redact(self.url.rstrip("/"))
+        if file is not None:
+            return read_secret(file, "password", self.cluster)
+        return os.environ.get("STATESHIFT_LIVY_PASSWORD", "")
 
 
 _WAYS_OUT: Final[Mapping[int, str]] = {
@@ -200,7 +134,7 @@ def batch_of(told: Any, calls: LivyCalls) -> Batch:
         raise Unanswered(
             f"{redact(calls.url)} tells of a batch in a way that Livy does not: {str(told)[:200]}",
             cluster=calls.cluster,
-            hint='"url" has to be that of Livy\'s REST API, such as http://host:8998',
+            hint=f'"url" has to be that of Livy\'s REST API, such as {_EXAMPLE}',
         ) from error
 
 

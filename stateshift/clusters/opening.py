@@ -1,9 +1,10 @@
 """Open a cluster of the spec: `open_cluster(spec, workdir) -> Cluster`, its options checked.
 
-    manual         a person, at the terminal or through marker files
-    command        any shell commands
-    spark_submit   spark-submit on this machine, with any master URL
-    livy           Apache Livy's REST API, batches
+    manual             a person, at the terminal or through marker files
+    command            any shell commands
+    spark_submit       spark-submit on this machine, with any master URL
+    livy               Apache Livy's REST API, batches
+    spark_standalone   a standalone master's REST API: the driver runs on a worker
 
 What a cluster has to remember is kept in `<workdir>/clusters/<name>`, unless an option says where else.
 """
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stateshift.clusters import command, livy, manual, spark_submit
+from stateshift.clusters import command, livy, manual, spark_submit, standalone
 from stateshift.clusters.detached import file_name
 from stateshift.clusters.options import Expected, nearest, read_options
 from stateshift.clusters.protocol import Cluster
@@ -28,8 +29,14 @@ KINDS: Mapping[str, Mapping[str, Expected]] = {
     "command": command.CLUSTER_OPTIONS,
     "spark_submit": spark_submit.CLUSTER_OPTIONS,
     "livy": livy.CLUSTER_OPTIONS,
+    "spark_standalone": standalone.CLUSTER_OPTIONS,
 }
-LATER_KINDS = ("spark_standalone", "flink_rest")
+LATER_KINDS = ("flink_rest",)
+_SUBMITTING: Mapping[str, Mapping[str, Expected]] = {
+    "spark_submit": spark_submit.SUBMIT_OPTIONS,
+    "livy": livy.SUBMIT_OPTIONS,
+    "spark_standalone": standalone.SUBMIT_OPTIONS,
+}
 
 
 def open_cluster(
@@ -56,6 +63,8 @@ def open_cluster(
             return spark_submit.SparkSubmit(spec.name, state_dir, options, open_storage, interrupt)
         case "livy":
             return livy.Livy(spec.name, state_dir, options, open_storage, interrupt)
+        case "spark_standalone":
+            return standalone.Standalone(spec.name, state_dir, options, open_storage, interrupt)
     raise AssertionError(f"kind {spec.kind!r} has options and nothing that opens it")
 
 
@@ -76,8 +85,8 @@ def check_cluster(spec: ClusterSpec) -> dict[str, Any]:
 def check_submit(kind: str, options: Mapping[str, Any], pointer: str) -> None:
     """Whether a cluster of this kind would understand how a job is to be submitted: asked before anything moves.
     Commands and people get whatever the spec says."""
-    if kind in ("spark_submit", "livy"):
-        read_options(options, {"spark_submit": spark_submit, "livy": livy}[kind].SUBMIT_OPTIONS, pointer)
+    if kind in _SUBMITTING:
+        read_options(options, _SUBMITTING[kind], pointer)
 
 
 def _escaped(name: str) -> str:

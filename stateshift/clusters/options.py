@@ -45,6 +45,7 @@ SETTINGS = Expected(
     "an object of texts, numbers and booleans",
     lambda v: isinstance(v, Mapping) and all(isinstance(k, str) and _scalar(i) for k, i in v.items()),
 )
+COUNT = Expected("a whole number, not negative", lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 0)
 SECONDS = Expected(
     "a number of seconds, not negative",
     lambda v: isinstance(v, int | float) and not isinstance(v, bool) and v >= 0,

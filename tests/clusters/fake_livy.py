@@ -3,32 +3,22 @@ be told to misbehave: what is tested with it are lost answers and odd ones, not 
 
 from __future__ import annotations
 
-import json
 import threading
-import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
-from typing import Any, Literal
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
 
-from tests.support.listening import listening
-
-# What happens to the next POST: refused before it has an effect, lost after it had one, late, or odd.
-Fault = Literal["503", "503 after all", "cut off", "cut off after all", "hang", "page"]
+from tests.clusters import faulty_server
+from tests.clusters.faulty_server import StandIn
 
 
 @dataclass
-class FakeLivy:
-    seconds: float = 0.0
-    url: str = ""
+class FakeLivy(StandIn):
     started: Counter[str] = field(default_factory=Counter)
     batches: dict[int, dict[str, Any]] = field(default_factory=dict)
     bodies: list[dict[str, Any]] = field(default_factory=list)
-    headers: list[dict[str, str]] = field(default_factory=list)
-    faults: deque[Fault] = field(default_factory=deque)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
@@ -74,47 +64,5 @@ class FakeLivy:
 def serving(seconds: float = 0.0) -> Iterator[FakeLivy]:
     """Such a server; `seconds` is how long it takes over a POST."""
     livy = FakeLivy(seconds)
-
-    class Handler(BaseHTTPRequestHandler):
-        def handle_any(self) -> None:
-            place = urlsplit(self.path)
-            content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            livy.headers.append(dict(self.headers))
-            fault = livy.faults.popleft() if self.command == "POST" and livy.faults else None
-            if self.command == "POST":
-                time.sleep(livy.seconds)
-            if fault == "hang":
-                time.sleep(1.5)
-            if fault in ("503", "cut off", "page"):
-                status, told = 503, {"msg": "Slow down"}
-            else:
-                body = json.loads(content) if content else None
-                status, told = livy.answer(self.command, place.path, parse_qs(place.query), body)
-            if fault in ("cut off", "cut off after all"):
-                self.close_connection = True
-                return
-            if fault == "503 after all":
-                status, told = 503, {"msg": "Slow down"}
-            self._send(200 if fault == "page" else status, b"<html>" if fault == "page" else json.dumps(told).encode())
-
-        def _send(self, status: int, content: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", "text/html" if content == b"<html>" else "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_GET = do_POST = do_DELETE = handle_any
-
-        def log_message(self, *_: object) -> None:
-            """Quietly."""
-
-        def handle(self) -> None:
-            try:
-                super().handle()
-            except ConnectionError:
-                return  # who asked was killed
-
-    with listening(Handler) as place:
-        livy.url = f"http://{place}"
+    with faulty_server.serving(livy):
         yield livy

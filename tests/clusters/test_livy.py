@@ -16,7 +16,8 @@ from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import JobState, StopRequest, Submission
 from stateshift.errors import ClusterError, SpecError
 from stateshift.spec.model import ClusterSpec
-from tests.clusters.fake_livy import FakeLivy, Fault, serving
+from tests.clusters.fake_livy import FakeLivy, serving
+from tests.clusters.faulty_server import Fault
 
 ORDERS = Submission("run-1.orders", "orders", "hdfs://shop/ck/orders", options={"application": "hdfs://shop/orders.py"})
 

@@ -19,7 +19,7 @@ from stateshift.clusters.memory import MemoryCluster
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.spec.model import ClusterSpec
-from tests.clusters.fake_livy import serving
+from tests.clusters import fake_livy, fake_standalone
 
 CLUSTERS = Path(__file__).parents[1] / "clusters"
 
@@ -105,11 +105,20 @@ def _spark_submit(tmp_path: Path) -> Iterator[Member]:
 
 def _livy(tmp_path: Path) -> Iterator[Member]:
     """Livy played by a server that takes its time."""
-    with serving(seconds=0.1) as livy:
+    with fake_livy.serving(seconds=0.1) as livy:
         options = {"url": livy.url, "settle_seconds": 0.5, "request_seconds": 5}
         spec = ClusterSpec("livy", "livy", {**options, "state_dir": str(tmp_path / "state")})
         submission = _submission(tmp_path, application="/jobs/orders.py")
         yield Member(lambda: open_cluster(spec, str(tmp_path)), submission, lambda: livy.started)
+
+
+def _standalone(tmp_path: Path) -> Iterator[Member]:
+    """A standalone master played by a server that takes its time."""
+    with fake_standalone.serving(seconds=0.1) as server:
+        options = {"url": server.url, "ui_url": server.url, "settle_seconds": 0.5, "request_seconds": 5}
+        spec = ClusterSpec("alone", "spark_standalone", {**options, "state_dir": str(tmp_path / "state")})
+        submission = _submission(tmp_path, application="/jobs/orders.py")
+        yield Member(lambda: open_cluster(spec, str(tmp_path)), submission, lambda: server.started)
 
 
 MEMBERS = {
@@ -119,6 +128,7 @@ MEMBERS = {
     "command without find": _command_with_records,
     "spark_submit": _spark_submit,
     "livy": _livy,
+    "spark_standalone": _standalone,
 }
 
 
@@ -218,7 +228,7 @@ def test_the_version_is_a_text_or_nothing(member: Member) -> None:
     assert member.open().version() in (None, "4.3.0")
 
 
-@pytest.mark.parametrize("name", ["command", "command without find", "spark_submit", "livy"])
+@pytest.mark.parametrize("name", [name for name in MEMBERS if name not in ("memory", "manual")])
 def test_killed_in_the_middle_of_submit_it_starts_one_job_all_the_same(name: str, tmp_path: Path, seed: int) -> None:
     """We are killed at a random moment; the next look and the next attempt find what that left."""
     chance = random.Random(seed)

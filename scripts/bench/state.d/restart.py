@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -68,6 +69,7 @@ def main() -> None:
     parser.add_argument("--provider", choices=sorted(PROVIDERS))
     parser.add_argument("--on", choices=["disk", "hdfs"], default="disk")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through every `finally`: servers are stopped
     directory = bench_directory()
     wanted = [options.provider] if options.provider else sorted(PROVIDERS)
     with Disk(directory / "restart-scratch") if options.on == "disk" else hdfs() as there:
@@ -189,9 +191,9 @@ def make(spark: Any, directory: Path, place: Path, provider: str) -> None:
 
 def counts(spark: Any, place: Path) -> Any:
     """The query of `make_checkpoint`, whose checkpoint it goes on with. With a pattern, Spark does not mind that the
-    last files it read lay in another directory."""
+    last files it read lay in another directory; without a scheme it would look on the HDFS there may be."""
     reader = spark.readStream.schema("key STRING").option("maxFilesPerTrigger", 1)
-    return reader.json(str(place / "input" / "*.json")).groupBy("key").count().writeStream.outputMode("update")
+    return reader.json(f"file://{place}/input/*.json").groupBy("key").count().writeStream.outputMode("update")
 
 
 def add_input(place: Path, number: int) -> None:

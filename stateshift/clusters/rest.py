@@ -1,0 +1,119 @@
+"""Asking a service over HTTP that answers in JSON: what it says, that it said no, or that nobody knows.
+
+Whether a request has had an effect is not known where its answer did not come, and where the server failed (5xx):
+`Unanswered`. A refusal (4xx) has had none: `Refused`. No message has a credential in it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from stateshift.clusters.redaction import redact
+from stateshift.errors import ClusterError
+
+SECONDS_TO_CONNECT: Final = 10.0
+REQUEST_SECONDS: Final = 60.0
+
+
+class Unanswered(ClusterError):
+    """No answer, or one from which it cannot be told whether the request had an effect."""
+
+
+class Refused(ClusterError):
+    """An answer that says no. `status` is HTTP's."""
+
+    def __init__(self, fact: str, status: int, **more: Any) -> None:
+        super().__init__(fact, **more)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Service:
+    """Whom we ask. `words` is what it is called, `example` a URL of one, `said` where it says what is wrong, `ways_out`
+    a hint for a status. `options` are the cluster's: ca_file, request_seconds, and those of `authentication`."""
+
+    cluster: str
+    words: str
+    example: str
+    said: str
+    ways_out: Mapping[int, str]
+    options: Mapping[str, Any]
+    headers: Mapping[str, str]
+    authentication: Any = None
+
+    def json(self, method: str, url: str, **asked: Any) -> dict[str, Any]:
+        """The object in the answer."""
+        answer = self._asked(method, url, **asked)
+        try:
+            told = answer.json()
+        except ValueError:
+            told = None
+        status = answer.status_code
+        if status < 300 and isinstance(told, dict):
+            return told
+        if status < 300 or (status < 500 and not isinstance(told, dict) and status not in (401, 403, 404)):
+            kind = answer.headers.get("Content-Type", "no content type")
+            raise self.odd(url, f"does not answer as {self.words} does (HTTP {status}, {kind})")
+        said = redact(str(told.get(self.said, told))[:500], os.environ) if isinstance(told, dict) else ""
+        raise self._failed(status, f"{redact(url)}: HTTP {status} for {method}" + (f": {said}" if said else ""))
+
+    def text(self, url: str, **asked: Any) -> str:
+        """A page as it is."""
+        answer = self._asked("GET", url, **asked)
+        if answer.status_code >= 300:
+            raise self._failed(answer.status_code, f"{redact(url)}: HTTP {answer.status_code} for GET")
+        return str(answer.text)
+
+    def odd(self, url: str, fact: str) -> Unanswered:
+        return Unanswered(
+            f"{redact(url)} {fact}",
+            cluster=self.cluster,
+            hint=f'"url" has to be that of {self.words}\'s REST API, such as {self.example}',
+        )
+
+    def _failed(self, status: int, fact: str) -> ClusterError:
+        if status >= 500 or status in (408, 425, 429):
+            return Unanswered(fact, cluster=self.cluster, hint="try again in a moment: stateshift resume WORKDIR")
+        return Refused(fact, status, cluster=self.cluster, hint=self.ways_out.get(status))
+
+    def _asked(self, method: str, url: str, **asked: Any) -> Any:
+        import requests
+
+        try:
+            return requests.request(
+                method,
+                url,
+                auth=self.authentication,
+                headers=dict(self.headers),
+                verify=self.options.get("ca_file", True),
+                timeout=(SECONDS_TO_CONNECT, float(self.options.get("request_seconds", REQUEST_SECONDS))),
+                allow_redirects=False,
+                **asked,
+            )
+        except requests.exceptions.RequestException as error:
+            inner: Any = error.args[0] if error.args else error
+            reason = redact(str(getattr(inner, "reason", None) or inner)[:300], os.environ)
+            raise Unanswered(
+                f"{redact(_host(url))} does not answer: {type(error).__name__}: {reason}",
+                cluster=self.cluster,
+                hint=f'is {self.words} up, and "url" right? Then: stateshift resume WORKDIR',
+            ) from error
+
+
+def read_secret(path: object, words: str, cluster: str) -> str:
+    """What a file holds that is nobody else's business, but for the newline at its end."""
+    try:
+        return Path(str(path)).read_text("utf-8").rstrip("\n")
+    except OSError as error:
+        fact = f"the {words} file {path} cannot be read: {error.strerror}"
+        raise ClusterError(fact, cluster=cluster, hint=f'name another "{words}_file"') from error
+
+
+def _host(url: str) -> str:
+    """scheme://host:port of a URL."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('/')[0]}"

@@ -1,0 +1,204 @@
+"""A standalone master where it does not answer, or answers oddly; and what it is told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.protocol import JobState, StopRequest, Submission
+from stateshift.clusters.standalone import Standalone
+from stateshift.errors import ClusterError, SpecError
+from stateshift.spec.model import ClusterSpec
+from tests.clusters.fake_standalone import FakeStandalone, serving
+from tests.clusters.faulty_server import Fault
+
+ORDERS = Submission("run-1.orders", "orders", "hdfs://shop/ck/orders", options={"application": "/jobs/orders.py"})
+
+
+@pytest.fixture
+def server() -> Iterator[FakeStandalone]:
+    with serving() as standalone:
+        yield standalone
+
+
+def cluster(server: FakeStandalone, tmp_path: Path, **options: Any) -> Standalone:
+    known = {"url": server.url, "ui_url": server.url, "settle_seconds": 0.3, "request_seconds": 1}
+    spec = ClusterSpec("a", "spark_standalone", {**known, "state_dir": str(tmp_path / "state"), **options})
+    opened = open_cluster(spec, str(tmp_path))
+    assert isinstance(opened, Standalone)
+    return opened
+
+
+def request(**options: Any) -> StopRequest:
+    return StopRequest("orders", "hdfs://shop/ck/orders", options=options, seconds_max=2.0)
+
+
+@pytest.mark.parametrize("fault", ["503 after all", "cut off after all", "hang"])
+def test_an_answer_that_is_lost_after_the_fact_starts_no_second_job(
+    server: FakeStandalone, tmp_path: Path, fault: Fault
+) -> None:
+    server.faults.append(fault)
+    assert cluster(server, tmp_path, settle_seconds=3).submit(ORDERS) == "driver-0"
+    assert cluster(server, tmp_path).submit(ORDERS) == "driver-0"
+    assert server.started == {"run-1.orders": 1}
+
+
+def test_a_lost_driver_is_found_though_spark_hides_a_tag_that_looks_like_a_secret(
+    server: FakeStandalone, tmp_path: Path
+) -> None:
+    server.faults.append("cut off after all")
+    token = replace(ORDERS, tag="run-1.token-refresh")
+    assert cluster(server, tmp_path, settle_seconds=3).submit(token) == "driver-0"
+
+
+def test_while_a_driver_that_may_be_ours_waits_for_a_worker_nobody_can_tell(
+    server: FakeStandalone, tmp_path: Path
+) -> None:
+    server.launches = False
+    server.faults.append("cut off after all")
+    with pytest.raises(ClusterError, match="does not answer"):
+        cluster(server, tmp_path).submit(ORDERS)
+    assert "driver-0 may be it" in str(cluster(server, tmp_path).find(ORDERS.tag).detail)
+    with pytest.raises(ClusterError, match="cannot tell whether orders was submitted: driver-0 may be it"):
+        cluster(server, tmp_path).submit(ORDERS)
+    server.launch()
+    assert cluster(server, tmp_path).submit(ORDERS) == "driver-0"
+    assert server.started == {"run-1.orders": 1}
+
+
+@pytest.mark.parametrize(
+    ("fault", "fact"),
+    [
+        ("503", "HTTP 503 for POST: Slow down"),
+        ("cut off", "does not answer"),
+        ("page", "as a standalone Spark does .HTTP 200, text/html"),
+    ],
+)
+def test_a_submission_that_had_no_effect_is_an_error_and_can_be_made_again(
+    server: FakeStandalone, tmp_path: Path, fault: Fault, fact: str
+) -> None:
+    server.faults.append(fault)
+    with pytest.raises(ClusterError, match=fact) as raised:
+        cluster(server, tmp_path).submit(ORDERS)
+    assert raised.value.hint is not None
+    assert cluster(server, tmp_path).find(ORDERS.tag).state is JobState.ABSENT
+    assert cluster(server, tmp_path).submit(ORDERS) == "driver-0"
+    assert server.started == {"run-1.orders": 1}
+
+
+def test_a_master_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with serving() as server:
+        gone = cluster(server, tmp_path)
+    with pytest.raises(ClusterError, match=rf"{server.url} does not answer: .*refused") as raised:
+        gone.find(ORDERS.tag)
+    assert raised.value.exit_code == 7
+    assert gone.version() is None
+
+
+@pytest.mark.parametrize(
+    ("word", "state"),
+    [
+        ("SUBMITTED", "queued"), ("RELAUNCHING", "queued"), ("RUNNING", "running"), ("FINISHED", "finished"),
+        ("KILLED", "failed"), ("FAILED", "failed"), ("ERROR", "failed"), ("UNKNOWN", "unknown"), ("LATER", "unknown"),
+    ],
+)  # fmt: skip
+def test_each_of_its_states_is_one_of_ours(server: FakeStandalone, tmp_path: Path, word: str, state: str) -> None:
+    standalone = cluster(server, tmp_path)
+    server.set_state(standalone.submit(ORDERS), word)
+    assert standalone.find(ORDERS.tag).state == state
+
+
+def test_what_the_master_has_forgotten_is_unknown_and_not_submitted_again(
+    server: FakeStandalone, tmp_path: Path
+) -> None:
+    standalone = cluster(server, tmp_path)
+    standalone.submit(ORDERS)
+    server.forget()
+    assert standalone.find(ORDERS.tag).state is JobState.UNKNOWN
+    assert standalone.submit(ORDERS) == "driver-0"
+    with pytest.raises(ClusterError, match="cannot tell whether orders runs"):
+        standalone.stop(replace(request(), tag=ORDERS.tag))
+    assert server.started == {"run-1.orders": 1}
+
+
+def test_the_location_is_handed_over_by_settings_environment_and_arguments(
+    server: FakeStandalone, tmp_path: Path
+) -> None:
+    options = {"arguments": ["--checkpoint", "{checkpoint}", 7], "conf": {"spark.x": True}, "driver_memory": "1g",
+               "py_files": ["a.py", "b.zip"], "environment": {"B": 2}}  # fmt: skip
+    standalone = cluster(server, tmp_path, conf={"spark.x": "no", "spark.y": 1}, environment={"A": 1})
+    standalone.submit(replace(ORDERS, options={**ORDERS.options, **options}, environment={"B": "1", "C": "3"}))
+    body = server.bodies[0]
+    assert body["appResource"] == "file:///jobs/orders.py"
+    assert body["mainClass"] == "org.apache.spark.deploy.PythonRunner"
+    assert body["appArgs"] == ["{{USER_JAR}}", "a.py,b.zip", "--checkpoint", "hdfs://shop/ck/orders", "7"]
+    assert body["environmentVariables"] == {
+        "A": "1", "B": "2", "C": "3", "STATESHIFT_CHECKPOINT": "hdfs://shop/ck/orders", "STATESHIFT_JOB": "orders",
+        "STATESHIFT_TAG": "run-1.orders",
+    }  # fmt: skip
+    told = body["sparkProperties"]
+    assert (told["spark.x"], told["spark.y"], told["spark.driver.memory"]) == ("true", "1", "1g")
+    assert told["spark.stateshift.checkpoint"] == "hdfs://shop/ck/orders"
+    assert told["spark.app.name"] == told["spark.stateshift.job"] == "orders"
+
+
+def test_a_jar_needs_its_class(server: FakeStandalone, tmp_path: Path) -> None:
+    jar = replace(ORDERS, options={"application": "hdfs://shop/orders.jar", "arguments": ["{job}"]})
+    with pytest.raises(ClusterError, match="which class"):
+        cluster(server, tmp_path).submit(jar)
+    cluster(server, tmp_path).submit(replace(jar, options={**jar.options, "class": "org.shop.Orders"}))
+    body = server.bodies[0]
+    assert (body["mainClass"], body["appArgs"]) == ("org.shop.Orders", ["orders"])
+    assert body["appResource"] == "hdfs://shop/orders.jar"
+
+
+def test_a_driver_of_somebody_else_is_found_by_its_id_or_name_and_stopped(
+    server: FakeStandalone, tmp_path: Path
+) -> None:
+    others = cluster(server, tmp_path / "others")
+    for name in ("orders-prod", "orders"):
+        others.submit(replace(ORDERS, tag=f"x.{name}", job=name))
+    standalone = cluster(server, tmp_path)
+    wanted: list[dict[str, str]] = [{}, {"driver": "driver-0"}, {"app_name": "orders-prod"}]
+    found = [standalone.find_source(request(**options)).id for options in wanted]
+    assert found == ["driver-1", "driver-0", "driver-0"]
+    assert standalone.find_source(request(app_name="nobody")).state is JobState.ABSENT
+    assert not standalone.stop(request(driver="driver-0", graceful_seconds=0.1)).state.alive
+    assert standalone.find_source(request()).state is JobState.RUNNING
+
+
+def test_another_connection_overrides_the_clusters_and_is_remembered(server: FakeStandalone, tmp_path: Path) -> None:
+    with serving() as other:
+        there = replace(ORDERS, connection=other.url.removeprefix("http://"))
+        cluster(server, tmp_path).submit(there)
+        assert (other.started, server.started) == ({ORDERS.tag: 1}, {})
+        assert cluster(server, tmp_path).find(ORDERS.tag).state is JobState.RUNNING
+
+
+def test_a_token_comes_from_its_file_and_is_told_to_the_master_alone(server: FakeStandalone, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("hunter22\n")
+    standalone = cluster(server, tmp_path, token_file=str(tmp_path / "token"))
+    standalone.submit(ORDERS)
+    assert server.headers[-1]["Authorization"] == "Bearer hunter22"
+    kept = "".join(path.read_text() for path in (tmp_path / "state").iterdir())
+    assert "hunter22" not in kept + json.dumps(server.bodies)
+
+
+def test_options_that_it_does_not_know_are_complaints(server: FakeStandalone, tmp_path: Path) -> None:
+    with pytest.raises(SpecError) as raised:
+        cluster(server, tmp_path).submit(replace(ORDERS, options={"aplication": "x", "driver_cores": "2"}))
+    assert sorted(complaint.pointer for complaint in raised.value.complaints) == [
+        "/submit/aplication", "/submit/application", "/submit/driver_cores",
+    ]  # fmt: skip
+
+
+def test_the_masters_page_is_at_its_usual_port_unless_told(server: FakeStandalone, tmp_path: Path) -> None:
+    calls = cluster(server, tmp_path, url="http://master:6066", ui_url="http://ui/spark/")._calls(None)
+    assert calls.ui_url == "http://ui/spark"
+    assert replace(calls, options={}).ui_url == "http://master:8080"
