@@ -5,8 +5,9 @@ then what the caller gives. Each wins over the one before it.
     {"s3://archive": {"endpoint_url": "https://s3.west", "profile": "west"}}    ours: one bucket, by its location
 
 Both stand in fsspec's configuration (~/.config/fsspec/*.json, or the folder FSSPEC_CONFIG_DIR names). Two S3 services
-are reached in one run by the second: the location stays the one that the job knows. `config_kwargs` and
-`client_kwargs` are merged, everything else is replaced.
+are reached in one run by the second: the location stays the one that the job knows. (Two buckets of one name at two
+services are one location, and cannot be told apart.) `config_kwargs` and `client_kwargs` are merged, everything else is
+replaced.
 
 Only our own wrappers try again. What a package repeats by itself takes many minutes to give up (s3fs five times what
 botocore does five times), and a creation whose answer was lost would be told as somebody else's.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -60,11 +60,17 @@ def run(words: list[str], environment: dict[str, str]) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, *words], text=True, stdout=subprocess.PIPE, env=environment)
 
 
-def configured(folder: Path, **buckets: dict[str, Any]) -> dict[str, str]:
-    """fsspec's configuration with options for buckets."""
+def configured(folder: Path, buckets: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """fsspec's configuration with options of buckets' own; what to set to have it read."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "s3.json").write_text(json.dumps({f"s3://{bucket}": options for bucket, options in buckets.items()}))
+    (folder / "s3.json").write_text(json.dumps({f"s3://{bucket}": own for bucket, own in buckets.items()}))
     return {"FSSPEC_CONFIG_DIR": str(folder)}
+
+
+def make(endpoint: str, bucket: str) -> None:
+    from s3fs import S3FileSystem
+
+    S3FileSystem(endpoint_url=endpoint).mkdir(bucket)
 
 
 def give_up(endpoint: str) -> None:
