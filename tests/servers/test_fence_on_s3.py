@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from threading import Timer
+from threading import Event, Timer
 
 import pytest
 
@@ -23,6 +23,7 @@ from stateshift.step import FenceSource
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.world import World
 from tests.support import s3
+from tests.support.between import Asked, between
 from tests.support.servers import Servers, Unavailable, downloads, group
 
 pytestmark = pytest.mark.servers
@@ -139,3 +140,33 @@ def test_a_driver_that_wakes_up_behind_a_fence_cannot_commit(
     with driver(version, location, environment) as again:
         until("in batch 2", again)
     assert storage.read("commits/1").startswith(b"v1\n")
+
+
+@pytest.mark.parametrize("version", PROVIDERS)
+def test_a_driver_that_slept_between_its_look_and_its_copy_writes_over_a_fence_which_shows_and_dies_at_the_next_batch(
+    servers: Servers, world: World, version: str
+) -> None:
+    """s3a: asks whether the name is free (HEAD), then copies its temporary file onto it on no condition: Spark's logs
+    are exclusive on S3 but for these milliseconds. What such a driver commits is the batch it was in, and no other."""
+    location = f"s3a://{s3.BUCKET}/{uuid.uuid4().hex}"
+    looked, fenced = Event(), Event()
+
+    def asleep(asked: Asked) -> str | None:
+        if asked[0] == "PUT" and asked[1].endswith("/commits/1"):
+            looked.set()
+            assert fenced.wait(60)
+        return None
+
+    with s3.exported(servers, s3.REAL) as environment:
+        with (
+            between(environment["AWS_ENDPOINT_URL_S3"], asleep) as (address, _),
+            driver(version, location, {**environment, "AWS_ENDPOINT_URL_S3": address}) as zombie,
+        ):
+            assert looked.wait(SECONDS_MAX)
+            evidence = fence(location, 1).run(world)
+            assert fence(location, 1).holds(world, evidence) == []
+            fenced.set()
+            assert "ultiple streaming jobs detected for 2" in until("died:", zombie)
+        assert [one.place for one in fence(location, 1).holds(world, evidence)] == [f"{location}/commits/1"]
+        left = fence(location, 1).undo(world, evidence)
+        assert left == [f"{location}/commits/1 is no longer our fence: left as it is"]
