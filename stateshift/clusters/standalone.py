@@ -190,7 +190,7 @@ class Standalone:
         return {
             "action": "CreateSubmissionRequest",
             "clientSparkVersion": "stateshift",
-            "appResource": application if "://" in application else f"file://{application}",
+            "appResource": application if "://" in application else f"file://{os.path.abspath(application)}",
             "mainClass": _PYTHON if python else given["class"],
             "appArgs": [_COPY, ",".join(given.get("py_files", ())), *arguments] if python else arguments,
             "environmentVariables": {

@@ -26,6 +26,7 @@ class Shop:
     """Orders and payments go in; counts per minute and joined orders come out."""
 
     folder: Path
+    out: str = "output"
 
     def feed(self, first: int, last: int) -> None:
         for number in range(first, last):
@@ -37,7 +38,7 @@ class Shop:
 
     @property
     def arguments(self) -> list[str]:
-        return ["--input", str(self.folder / "input"), "--output", str(self.folder / "output")]
+        return ["--input", str(self.folder / "input"), "--output", str(self.folder / self.out)]
 
     def complete(self, files: int) -> bool:
         """Whether as much came out as has to."""
@@ -45,7 +46,7 @@ class Shop:
 
     def recognise(self) -> dict[str, Counter[str]]:
         """Everything that came out, without its order, with how often each record did."""
-        output = self.folder / "output"
+        output = self.folder / self.out
         return {
             name: Counter(
                 json.dumps(json.loads(line), sort_keys=True)

@@ -1,11 +1,9 @@
 """The demo's job moves while it runs from one real cluster to another, its checkpoint from one real HDFS to another, by
-the real command line and one spec. What comes out is what an unmoved job would have written, record for record.
+the real command line and two of the examples. What comes out is what an unmoved job would have written, record for record.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
 import sys
@@ -21,12 +19,14 @@ from stateshift.journal import StepStarted
 from stateshift.journal.lines import decode_records
 from stateshift.storage.hdfs.opening import open_hdfs
 from stateshift.storage.protocol import Storage
-from tests.acceptance.shop import APPLICATION, OPERATORS, Shop
+from tests.acceptance.shop import OPERATORS, Shop
 from tests.acceptance.support import ROOT, environment, stateshift
 from tests.support.servers import Servers, group
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
 SECONDS_MAX = 120.0
+EXAMPLES = ROOT / "configs" / "examples"
+MOVE = EXAMPLES / "cluster-move.json"
 
 
 @pytest.fixture(scope="module")
@@ -45,62 +45,31 @@ class Ground:
 
     @property
     def shop(self) -> Shop:
-        return Shop(self.folder)
+        return Shop(self.folder, "moved")
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"HADOOP_CONF_DIR": self.servers.exports()["HADOOP_CONF_DIR"], "HDFSCLI_CONFIG": os.devnull}
+        """What the examples ask for."""
+        return {**self.servers.exports(), "DEMO_DIR": str(self.folder), "DEMO_NAME": self.name}
 
     @property
     def here(self) -> str:
-        return f"hdfs://hdfs-a/ck/{self.name}"
+        return f"hdfs://hdfs-a/demo/{self.name}"
 
     @property
     def there(self) -> str:
-        return f"hdfs://hdfs-b/ck/{self.name}"
-
-    def cluster(self, letter: str) -> dict[str, Any]:
-        told = self.servers.exports()
-        name = f"STATESHIFT_SPARK_{letter.upper()}"
-        return {
-            "kind": "spark_standalone",
-            "url": told[f"{name}_REST"],
-            "ui_url": told[f"{name}_UI"],
-            "settle_seconds": 20,
-            "state_dir": str(self.folder / "jobs" / letter),
-            "environment": {"PYTHONPATH": str(ROOT)},
-            "conf": {"spark.executor.memory": "512m", "spark.cores.max": 1, "spark.ui.enabled": False},
-        }
-
-    def spec(self, file: str, restart: bool = True) -> Path:
-        submit = {"application": str(APPLICATION), "arguments": self.shop.arguments, "driver_memory": "512m",
-                  "seconds_max": SECONDS_MAX}  # fmt: skip
-        job = {
-            "name": "shop",
-            "checkpoint_location": self.here,
-            "operators": list(OPERATORS),
-            "source_cluster": "old" if restart else "new",
-            "target_cluster": "new",
-            "submit": submit,
-            "waive": ["paths-stay"],
-            **({"remote_location": self.there, "source_submit": submit} if restart else {}),
-        }
-        # The job starts where it will be moved away from.
-        clusters = {"old": self.cluster("a"), "new": self.cluster("b" if restart else "a")}
-        plain = {"version": 1, "restart": restart, "clusters": clusters, "jobs": [job]}
-        (self.folder / file).write_text(json.dumps(plain, indent=1))
-        return self.folder / file
+        return f"hdfs://hdfs-b/demo/{self.name}"
 
     def started(self) -> None:
         """The job runs on the old cluster, in the middle of a minute, with orders that are still to be paid."""
         self.shop.feed(0, 20)
         workdir = self.folder / "runs" / "first"
-        self.said("apply", self.spec("first.json", restart=False), "--yes", "--workdir", workdir)
+        self.said("apply", EXAMPLES / "cluster-first.json", "--yes", "--workdir", workdir)
         self.until(lambda: committed(open_hdfs(self.here, self.environment)), "the job has not started")
         self.shop.feed(20, 30)
 
     def said(self, *words: str | Path) -> Any:
-        return stateshift(*words, "--json", cwd=self.folder, env=self.environment).json
+        return stateshift(*words, "--json", cwd=ROOT, env=self.environment).json
 
     def finished(self) -> None:
         """The rest of the input comes, and all of the output."""
@@ -112,7 +81,7 @@ class Ground:
     def killed(self, words: tuple[str, ...], workdir: Path, step: str) -> None:
         """Run the command line, and kill it as soon as its journal says that a step of this name has begun."""
         run = subprocess.Popen(
-            [sys.executable, "-m", "stateshift", *words], cwd=self.folder, env={**environment(), **self.environment},
+            [sys.executable, "-m", "stateshift", *words], cwd=ROOT, env={**environment(), **self.environment},
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         while run.poll() is None and not has_begun(workdir, step):
@@ -163,9 +132,8 @@ def ground(servers: Servers, tmp_path: Path, request: pytest.FixtureRequest) -> 
 @pytest.mark.row("IS-3", "IS-6", "IS-15", "IS-16", "IS-19")
 def test_a_running_job_goes_to_another_cluster_and_another_hdfs(ground: Ground) -> None:
     ground.started()
-    move = ground.spec("move.json")
-    ground.said("plan", move)
-    report = ground.said("apply", move, "--yes", "--workdir", ground.folder / "runs" / "move")
+    ground.said("plan", MOVE)
+    report = ground.said("apply", MOVE, "--yes", "--workdir", ground.folder / "runs" / "move")
     assert report["state"] == "finished"
     assert report["report"]["downtime_seconds"] > 0
     assert committed(open_hdfs(ground.there, ground.environment))
@@ -176,7 +144,7 @@ def test_a_running_job_goes_to_another_cluster_and_another_hdfs(ground: Ground) 
 def test_killed_while_it_moves_and_resumed_it_goes_on_where_it_was(ground: Ground) -> None:
     ground.started()
     workdir = ground.folder / "runs" / "move"
-    ground.killed(("apply", str(ground.spec("move.json")), "--yes", "--workdir", str(workdir)), workdir, "halt/stop")
+    ground.killed(("apply", str(MOVE), "--yes", "--workdir", str(workdir)), workdir, "halt/stop")
     for step in ("copy/", "submit/"):
         ground.killed(("resume", str(workdir)), workdir, step)
     assert ground.said("resume", workdir)["state"] == "finished"
@@ -187,7 +155,7 @@ def test_killed_while_it_moves_and_resumed_it_goes_on_where_it_was(ground: Groun
 def test_taken_back_the_old_job_goes_on_where_it_was(ground: Ground) -> None:
     ground.started()
     workdir = ground.folder / "runs" / "move"
-    ground.killed(("apply", str(ground.spec("move.json")), "--yes", "--workdir", str(workdir)), workdir, "submit/")
+    ground.killed(("apply", str(MOVE), "--yes", "--workdir", str(workdir)), workdir, "submit/")
     assert ground.said("rollback", workdir, "--yes")["state"] == "rolled-back"
     assert list(open_hdfs(ground.there, ground.environment).list()) == []
     ground.finished()
