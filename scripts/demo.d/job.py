@@ -65,7 +65,8 @@ def joined(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 def read(spark: SparkSession, folder: Path, schema: str) -> DataFrame:
-    return spark.readStream.schema(schema).json(str(folder)).withWatermark("at", "10 seconds")
+    """With a scheme: on a cluster with an HDFS, a path alone would be one of it."""
+    return spark.readStream.schema(schema).json(f"file://{folder.absolute()}").withWatermark("at", "10 seconds")
 
 
 def keep_in(folder: Path) -> Callable[[DataFrame, int], None]:

@@ -6,7 +6,8 @@
     4  the rest of the data; then the same data once more, through a job that was never moved
     5  both results, side by side
 
-Ends with 0 if they are equal, and with 1 if they are not.
+With `--cluster` the job goes from one standalone Spark to another, its state from one HDFS to another. Ends with 0 if
+both results are equal, and with 1 if they are not.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -27,13 +27,12 @@ from pathlib import Path
 from typing import Any
 
 import data
+from places import Clusters, Folders, Places
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-FIRST, MOVE = "configs/examples/first.json", "configs/examples/move.json"
 SECONDS_OF_DATA = 10.0
 SECONDS_BETWEEN_FILES = 0.25
 FILES_AFTERWARDS = 12
-SECONDS_MAX = 90.0
 
 Records = list[dict[str, Any]]
 
@@ -41,14 +40,16 @@ Records = list[dict[str, Any]]
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--keep", action="store_true", help="leave the folder for a look")
+    parser.add_argument("--cluster", action="store_true", help="between the clusters that scripts/servers has started")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="stateshift-demo-"))
-    os.environ["DEMO_DIR"] = str(folder)
+    os.environ |= {"DEMO_DIR": str(folder), "DEMO_NAME": folder.name}
+    places = Clusters(folder.name) if options.cluster else Folders(folder)
     began = time.monotonic()
     try:
-        equal = demo(folder)
+        equal = demo(folder, places)
     finally:
-        end_jobs(folder)
+        places.end_jobs()
         if options.keep:
             print(f"\neverything is still in {folder}")
         else:
@@ -57,30 +58,43 @@ def main() -> int:
     return 0 if equal else 1
 
 
-def demo(folder: Path) -> bool:
+def demo(folder: Path, places: Places) -> bool:
     print("A running Spark job moves to another place, and its counts do not notice.")
+
+    def wait_until(done: Callable[[], bool], otherwise: str | None) -> None:
+        """Wait for it; where it does not come, say `otherwise` and end, or go on where that is left out."""
+        began = time.monotonic()
+        while not done():
+            waited = time.monotonic() - began
+            if waited > places.seconds_max or (waited > 5 and places.ended()):
+                if otherwise is None:
+                    return
+                logs = "\n".join(tail(log) for log in folder.rglob("*.log"))
+                raise SystemExit(f"{otherwise}, and {waited:.0f} seconds have passed\n{logs}")
+            time.sleep(0.1)
+
     with Orders(folder / "input") as orders:
         title("1", f"A job with two stateful operators starts, and gets {SECONDS_OF_DATA:.0f} seconds of data.")
-        stateshift("apply", FIRST, "--yes", "--workdir", str(folder / "runs" / "first"))
-        wait_until(lambda: committed(folder / "here") >= 2, "the job has not committed a batch", folder)
+        stateshift("apply", places.first, "--yes", "--workdir", str(folder / "runs" / "first"))
+        wait_until(lambda: places.committed() >= 2, "the job has not committed a batch")
         time.sleep(SECONDS_OF_DATA)
         say(f"{orders.written * data.ORDERS_PER_FILE} orders so far; the job is running and has open windows")
 
         title("2", "What would a move do? Nothing changes yet.")
-        stateshift("plan", MOVE)
+        stateshift("plan", places.move)
 
         title("3", "Move it. Orders keep coming all the while.")
         before = orders.written
-        stateshift("apply", MOVE, "--yes", "--workdir", str(folder / "runs" / "move"))
+        stateshift("apply", places.move, "--yes", "--workdir", str(folder / "runs" / "move"))
         say(f"{(orders.written - before) * data.ORDERS_PER_FILE} orders came in meanwhile")
     orders.finish()
 
     title("4", "The rest of the data; and all of it once more, through a job that is never moved.")
     run_unmoved(folder)
     unmoved = results(folder / "unmoved")
-    wait_until(lambda: len(results(folder / "moved")["joined"]) >= len(unmoved["joined"]), None, folder)
-    wait_until(lambda: len(results(folder / "moved")["counts"]) >= len(unmoved["counts"]), None, folder)
-    end_jobs(folder)
+    wait_until(lambda: len(results(folder / "moved")["joined"]) >= len(unmoved["joined"]), None)
+    wait_until(lambda: len(results(folder / "moved")["counts"]) >= len(unmoved["counts"]), None)
+    places.end_jobs()
 
     title("5", "Side by side: orders per minute and their worth; orders with their payment.")
     return side_by_side(unmoved, results(folder / "moved"))
@@ -127,52 +141,6 @@ def stateshift(*arguments: str) -> None:
             print(f"    {line.rstrip()}", flush=True)
     if process.returncode != 0:
         raise SystemExit(f"stateshift {arguments[0]} ended with {process.returncode}")
-
-
-def wait_until(done: Callable[[], bool], otherwise: str | None, folder: Path) -> None:
-    """Wait for it; where it does not come, say `otherwise` and end, or go on where that is left out."""
-    began = time.monotonic()
-    while not done():
-        waited = time.monotonic() - began
-        if waited > SECONDS_MAX or (waited > 5 and not running(folder)):
-            if otherwise is None:
-                return
-            logs = "\n".join(tail(log) for log in folder.rglob("*.log"))
-            raise SystemExit(f"{otherwise}, and {waited:.0f} seconds have passed\n{logs}")
-        time.sleep(0.1)
-
-
-def committed(location: Path) -> int:
-    """How many of the job's operators have committed a batch."""
-    return sum(any((folder / "commits").glob("[0-9]*")) for folder in location.glob("*") if folder.is_dir())
-
-
-def end_jobs(folder: Path) -> None:
-    """Ask whatever still runs to stop, as a person would: with an empty marker. Who does not hear it, is ended."""
-    for location in (folder / "here", folder / "there"):
-        if location.exists():
-            (location / "_stateshift").mkdir(exist_ok=True)
-            (location / "_stateshift" / "stop").touch()
-    until = time.monotonic() + 20
-    while (alive := running(folder)) and time.monotonic() < until:
-        time.sleep(0.1)
-    for pid in alive:
-        os.killpg(pid, signal.SIGKILL)
-
-
-def running(folder: Path) -> list[int]:
-    """The jobs that were started for this demo: the clusters of its specs keep their process ids in its folder."""
-    started = [path for path in folder.rglob("*.pid") if not path.with_suffix(".exit").exists()]
-    pids = [int(path.read_text().split()[0]) for path in started if path.read_text().strip()]
-    return [pid for pid in pids if _alive(pid)]
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.killpg(pid, 0)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
 
 
 def run_unmoved(folder: Path) -> None:

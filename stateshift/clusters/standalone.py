@@ -67,6 +67,13 @@ _SETTLE_SECONDS = 60.0
 _CLOCKS_APART_SECONDS = 3600.0
 _PYTHON = "org.apache.spark.deploy.PythonRunner"
 _FORGOTTEN = "its master does not know it any more: it ended a while ago, or the master was started anew"
+# A master before Spark 4 starts drivers without what Spark needs of Java 9 and later; Java 8 ignores it.
+_OPENED = ("java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
+           "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
+           "sun.security.action", "sun.util.calendar")  # fmt: skip
+_JAVA_OPTIONS = " ".join(
+    ["-XX:+IgnoreUnrecognizedVMOptions", *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED)]
+)
 # What a worker puts its own copy of the application in place of.
 _COPY = "{{USER_JAR}}"
 
@@ -126,7 +133,7 @@ class Standalone:
         return _seen(_first(calls, calls.drivers(active=True), f'"-Dspark.app.name={name}"'))
 
     def submit(self, submission: Submission) -> str:
-        body = self._body(submission, read_options(submission.options, SUBMIT_OPTIONS, "/submit"))
+        given = read_options(submission.options, SUBMIT_OPTIONS, "/submit")
         seconds_max = 2 * float(self.options.get("settle_seconds", _SETTLE_SECONDS)) + 60.0
         with self._notes.alone(submission.tag, seconds_max, self.interrupt):
             status = self.find(submission.tag)
@@ -141,9 +148,11 @@ class Standalone:
                 return status.id or submission.tag
             forget_marker(submission, self.open_storage)
             record = {"begun": time.time(), "url": reached_at(submission, str(self.options["url"]))}
+            calls = self._calls(record)
+            body = self._body(submission, given, calls.version())
             self._notes.add(submission.tag, **record)
             try:
-                id = self._calls(record).create(body)
+                id = calls.create(body)
             except Unanswered as unanswered:
                 status = self.find(submission.tag)  # waits until it is settled
                 if status.id is None:
@@ -170,7 +179,7 @@ class Standalone:
         said = [calls.said(driver, kind, 1 << 16) for kind in ("stderr", "stdout")]
         return last_lines(redact("\n".join(part for part in said if part), os.environ), lines_max)
 
-    def _body(self, submission: Submission, given: Mapping[str, Any]) -> dict[str, Any]:
+    def _body(self, submission: Submission, given: Mapping[str, Any], version: str | None) -> dict[str, Any]:
         application, python = str(given["application"]), str(given["application"]).endswith(".py")
         arguments = [filled(str(argument), submission) for argument in given.get("arguments", ())]
         if not python and "class" not in given:
@@ -181,7 +190,7 @@ class Standalone:
         return {
             "action": "CreateSubmissionRequest",
             "clientSparkVersion": "stateshift",
-            "appResource": application if "://" in application else f"file://{application}",
+            "appResource": application if "://" in application else f"file://{os.path.abspath(application)}",
             "mainClass": _PYTHON if python else given["class"],
             "appArgs": [_COPY, ",".join(given.get("py_files", ())), *arguments] if python else arguments,
             "environmentVariables": {
@@ -190,13 +199,14 @@ class Standalone:
                 **texts(given.get("environment")),
                 **ours,
             },
-            "sparkProperties": self._settings(submission, given),
+            "sparkProperties": self._settings(submission, given, version),
         }
 
-    def _settings(self, submission: Submission, given: Mapping[str, Any]) -> dict[str, str]:
+    def _settings(self, submission: Submission, given: Mapping[str, Any], version: str | None) -> dict[str, str]:
         sized = {f"spark.driver.{key[7:]}": given[key] for key in ("driver_memory", "driver_cores") if key in given}
         return {
             "spark.app.name": submission.job,
+            **({"spark.driver.defaultJavaOptions": _JAVA_OPTIONS} if (version or "").startswith("3.") else {}),
             **texts(self.options.get("conf")),
             **texts(given.get("conf")),
             **texts(sized),

@@ -18,7 +18,9 @@ from typing import Any
 from stateshift.errors import Complaint
 
 # scheme://user:password@host. A number and a slash behind the colon are a port, with an @ somewhere in the path.
-CREDENTIALS = re.compile(r"(?P<user>(?:^|//)[^/\s:@]*:)(?!//|\d+(?:[/,]|$))(?P<password>[^\s@]+)@")
+_PASSWORD = r"(?!//|\d+(?:[/,]|$))(?P<password>[^\s@]+)@"
+CREDENTIALS = re.compile(rf"(?P<user>(?:^|//)[^/\s:@]*:){_PASSWORD}")
+CREDENTIALS_OF_URL = re.compile(rf"//[^/\s:@]*:{_PASSWORD}")
 
 _SHOWN_MAX = 200
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stateshift.errors import Complaint, SpecError
-from stateshift.spec.place import CREDENTIALS, Complaints, Place, escape
+from stateshift.spec.place import CREDENTIALS_OF_URL, Complaints, Place, escape
 
 _PLACEHOLDER = re.compile(r"\$\$\{|\$\{([^}]*)\}?")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -111,7 +111,7 @@ class _Settler:
         return text
 
     def _check_password(self, place: Place) -> None:
-        if any("//" in match["user"] for match in CREDENTIALS.finditer(place.value)):
+        if CREDENTIALS_OF_URL.search(place.value):
             self._complaints.add(place, "a password in a URL", WHERE_CREDENTIALS_BELONG)
 
     def _is_text(self, place: Place) -> bool:

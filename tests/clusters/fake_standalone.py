@@ -26,6 +26,7 @@ class FakeStandalone(StandIn):
     drivers: dict[str, dict[str, Any]] = field(default_factory=dict)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     launches: bool = True
+    version: str = "4.3.0"
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def submits(self, method: str, path: str) -> bool:
@@ -67,14 +68,14 @@ class FakeStandalone(StandIn):
         state, worker = ("RUNNING", "worker-1") if self.launches else ("SUBMITTED", "None")
         begun = str(int(1000 * time.time()))
         self.drivers[id] = {"id": id, "starttime": begun, "state": state, "worker": worker, "mainclass": "x"}
-        return {"success": True, "submissionId": id, "serverSparkVersion": "4.3.0"}
+        return {"success": True, "submissionId": id, "serverSparkVersion": self.version}
 
     def _status(self, id: str) -> dict[str, Any]:
         driver = self.drivers.get(id)
         if driver is None:
-            return {"success": False, "submissionId": id, "serverSparkVersion": "4.3.0"}
+            return {"success": False, "submissionId": id, "serverSparkVersion": self.version}
         return {"success": True, "driverState": driver["state"], "workerId": driver["worker"],
-                "serverSparkVersion": "4.3.0"}  # fmt: skip
+                "serverSparkVersion": self.version}  # fmt: skip
 
     def _kill(self, id: str) -> dict[str, Any]:
         alive = id in self.drivers and self.drivers[id]["state"] in ("RUNNING", "SUBMITTED")

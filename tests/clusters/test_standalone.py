@@ -148,6 +148,16 @@ def test_the_location_is_handed_over_by_settings_environment_and_arguments(
     assert told["spark.app.name"] == told["spark.stateshift.job"] == "orders"
 
 
+@pytest.mark.parametrize(("version", "opened"), [("3.5.9", True), ("4.3.0", False)])
+def test_a_driver_of_spark_3_gets_what_newer_javas_ask_for(
+    server: FakeStandalone, tmp_path: Path, version: str, opened: bool
+) -> None:
+    server.version = version
+    cluster(server, tmp_path).submit(ORDERS)
+    options = server.bodies[0]["sparkProperties"].get("spark.driver.defaultJavaOptions", "")
+    assert ("--add-opens=java.base/sun.nio.ch=ALL-UNNAMED" in options) is opened
+
+
 def test_a_jar_needs_its_class(server: FakeStandalone, tmp_path: Path) -> None:
     jar = replace(ORDERS, options={"application": "hdfs://shop/orders.jar", "arguments": ["{job}"]})
     with pytest.raises(ClusterError, match="which class"):

@@ -17,7 +17,11 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 EXAMPLES = sorted((CONFIGS / "examples").glob("*.json"))
 EXPECTED = sorted((CONFIGS / "invalid").glob("*.expected.json"))
 INVALID = sorted(set((CONFIGS / "invalid").glob("*.json")) - set(EXPECTED))
-ENVIRONMENT = {"DEMO_DIR": "/demo"}
+ENVIRONMENT = {
+    "DEMO_DIR": "/demo",
+    "DEMO_NAME": "demo-1",
+    **{f"STATESHIFT_SPARK_{x}_{kind}": f"http://h:{n}" for x, n in (("A", 1), ("B", 2)) for kind in ("REST", "UI")},
+}
 VALIDATOR = jsonschema.Draft202012Validator(spec_schema())
 
 

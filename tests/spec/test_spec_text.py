@@ -135,8 +135,12 @@ def test_a_key_that_only_names_where_a_credential_is_passes(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["hdfs://me:hunter2@nn/a", "s3://KEY:hunter2/x+y@bucket", "curl https://me:hunter2@h/x", "x://:hunter2@h"]
-)
+    "text",
+    [
+        "hdfs://me:hunter2@nn/a", "s3://KEY:hunter2/x+y@bucket", "curl https://me:hunter2@h/x", "x://:hunter2@h",
+        "hdfs:/x/nn:80s3a://me:hunter2@h/x",
+    ],
+)  # fmt: skip
 def test_a_password_in_a_url_is_refused_and_never_repeated(text: str) -> None:
     complaints = refused_job(
         {"remote_location": "hdfs://me:hunter2@nn/b", "merge_jobs": ["hdfs://me:hunter2@nn/b"], "waive": [text]}

@@ -1,0 +1,161 @@
+"""The demo's job moves while it runs from one real cluster to another, its checkpoint from one real HDFS to another, by
+the real command line and two of the examples. What comes out is what an unmoved job would have written, record for record.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift.journal import StepStarted
+from stateshift.journal.lines import decode_records
+from stateshift.storage.hdfs.opening import open_hdfs
+from stateshift.storage.protocol import Storage
+from tests.acceptance.shop import OPERATORS, Shop
+from tests.acceptance.support import ROOT, environment, stateshift
+from tests.support.servers import Servers, group
+
+pytestmark = [pytest.mark.servers, pytest.mark.spark]
+SECONDS_MAX = 120.0
+EXAMPLES = ROOT / "configs" / "examples"
+MOVE = EXAMPLES / "cluster-move.json"
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Four JVMs of HDFS, four of Spark."""
+    names = ("hdfs-a", "hdfs-b", "spark-a", "spark-b")
+    with group(tmp_path_factory.mktemp("clusters"), *names) as servers:
+        yield servers
+
+
+@dataclass(frozen=True)
+class Ground:
+    servers: Servers
+    folder: Path
+    name: str
+
+    @property
+    def shop(self) -> Shop:
+        return Shop(self.folder, "moved")
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the examples ask for."""
+        return {**self.servers.exports(), "DEMO_DIR": str(self.folder), "DEMO_NAME": self.name}
+
+    @property
+    def here(self) -> str:
+        return f"hdfs://hdfs-a/demo/{self.name}"
+
+    @property
+    def there(self) -> str:
+        return f"hdfs://hdfs-b/demo/{self.name}"
+
+    def started(self) -> None:
+        """The job runs on the old cluster, in the middle of a minute, with orders that are still to be paid."""
+        self.shop.feed(0, 20)
+        workdir = self.folder / "runs" / "first"
+        self.said("apply", EXAMPLES / "cluster-first.json", "--yes", "--workdir", workdir)
+        self.until(lambda: committed(open_hdfs(self.here, self.environment)), "the job has not started")
+        self.shop.feed(20, 30)
+
+    def said(self, *words: str | Path) -> Any:
+        return stateshift(*words, "--json", cwd=ROOT, env=self.environment).json
+
+    def finished(self) -> None:
+        """The rest of the input comes, and all of the output."""
+        self.shop.feed(30, 40)
+        self.shop.finish(40)
+        self.until(lambda: self.shop.complete(40), "the results are not complete")
+        assert self.shop.recognise() == self.shop.expected(40)
+
+    def killed(self, words: tuple[str, ...], workdir: Path, step: str) -> None:
+        """Run the command line, and kill it as soon as its journal says that a step of this name has begun."""
+        run = subprocess.Popen(
+            [sys.executable, "-m", "stateshift", *words], cwd=ROOT, env={**environment(), **self.environment},
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        while run.poll() is None and not has_begun(workdir, step):
+            time.sleep(0.005)
+        run.send_signal(signal.SIGKILL)
+        _, told = run.communicate()
+        assert run.returncode == -signal.SIGKILL, f"ended with {run.returncode} before {step}\n{told[-3000:]}"
+
+    def until(self, done: Any, otherwise: str) -> None:
+        last = time.monotonic() + SECONDS_MAX
+        while not done():
+            assert time.monotonic() < last, f"{otherwise}\n{self.logs()}"
+            time.sleep(0.5)
+
+    def logs(self) -> str:
+        """The end of what each driver said."""
+        work = sorted(self.servers.root.glob("spark-?/work/*/driver-*/std*"))
+        return "\n".join(f"{path}\n{path.read_text(errors='replace')[-3000:]}" for path in work)
+
+    def stopped(self) -> None:
+        """Whatever of it still runs, asked as a person would."""
+        for location in (self.here, self.there):
+            open_hdfs(location, self.environment).write("_stateshift/stop", lambda: iter((b"",)))
+
+
+def has_begun(workdir: Path, step: str) -> bool:
+    """A line that is being written does not count yet."""
+    journal = workdir / "journal"
+    if not journal.exists():
+        return False
+    records, _ = decode_records(journal.read_bytes())
+    return any(isinstance(one, StepStarted) and one.step.startswith(step) for one in records)
+
+
+def committed(storage: Storage) -> bool:
+    """Whether both operators have committed a batch."""
+    paths = [info.path.split("/") for info in storage.list()]
+    return len({path[0] for path in paths if path[1:2] == ["commits"]}) == len(OPERATORS)
+
+
+@pytest.fixture
+def ground(servers: Servers, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Ground]:
+    made = Ground(servers, tmp_path, request.node.name.partition("[")[0][-30:])
+    yield made
+    made.stopped()
+
+
+@pytest.mark.row("IS-3", "IS-6", "IS-15", "IS-16", "IS-19")
+def test_a_running_job_goes_to_another_cluster_and_another_hdfs(ground: Ground) -> None:
+    ground.started()
+    ground.said("plan", MOVE)
+    report = ground.said("apply", MOVE, "--yes", "--workdir", ground.folder / "runs" / "move")
+    assert report["state"] == "finished"
+    assert report["report"]["downtime_seconds"] > 0
+    assert committed(open_hdfs(ground.there, ground.environment))
+    ground.finished()
+
+
+@pytest.mark.row("IS-15", "IS-16", "IS-18")
+def test_killed_while_it_moves_and_resumed_it_goes_on_where_it_was(ground: Ground) -> None:
+    ground.started()
+    workdir = ground.folder / "runs" / "move"
+    ground.killed(("apply", str(MOVE), "--yes", "--workdir", str(workdir)), workdir, "halt/stop")
+    for step in ("copy/", "submit/"):
+        ground.killed(("resume", str(workdir)), workdir, step)
+    assert ground.said("resume", workdir)["state"] == "finished"
+    ground.finished()
+
+
+@pytest.mark.row("IS-18")
+def test_taken_back_the_old_job_goes_on_where_it_was(ground: Ground) -> None:
+    ground.started()
+    workdir = ground.folder / "runs" / "move"
+    ground.killed(("apply", str(MOVE), "--yes", "--workdir", str(workdir)), workdir, "submit/")
+    assert ground.said("rollback", workdir, "--yes")["state"] == "rolled-back"
+    assert list(open_hdfs(ground.there, ground.environment).list()) == []
+    ground.finished()
