@@ -186,6 +186,8 @@ def _code(error: BaseException) -> str | None:
 
 
 def _text(error: BaseException) -> str:
-    """One line, without credentials."""
-    lines = str(error).strip().splitlines()
-    return redact(f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__)
+    """One line, without credentials, and without the number of an OSError: the service's words say more."""
+    words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    kind = "" if type(error) is OSError and words else type(error).__name__
+    line = next(iter(words.strip().splitlines()), "")
+    return redact(": ".join(part for part in (kind, line) if part))

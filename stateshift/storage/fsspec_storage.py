@@ -18,14 +18,14 @@ import contextlib
 import errno
 import os
 import threading
-import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 from stateshift.errors import StorageError
 from stateshift.storage import failures, locations
-from stateshift.storage.fsspec_failures import MISTAKES, from_fsspec, is_bucket_missing, is_taken
+from stateshift.storage.fsspec_creating import among_threads, create
+from stateshift.storage.fsspec_failures import MISTAKES, from_fsspec, is_bucket_missing
 from stateshift.storage.fsspec_options import options_for, try_once
 from stateshift.storage.fsspec_upload import upload
 from stateshift.storage.fsspec_ways import Way, host_of, lists_whole_trees, packages_for, way_of
@@ -34,11 +34,7 @@ from stateshift.storage.temporaries import Writing, is_temporary
 from stateshift.survey import FileInfo
 
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
-MARK = "stateshift-created"  # in the metadata of an object
 _DIRECTORIES_MAX = 4096  # remembered as made
-
-# Where a storage cannot create exclusively, its own threads at least are kept apart.
-_creating = threading.Lock()
 
 
 class FsspecStorage:
@@ -148,45 +144,14 @@ class FsspecStorage:
         with self._telling(path):
             if self._way.directories != "none":
                 self._make_directory(self._parent(full))
-            match self._way.exclusive:
-                case "mode":
-                    self._fs.pipe_file(full, content, mode="create")
-                case "marked":
-                    self._create_marked(full, content)
-                case "overwrite":
-                    self._fs.pipe_file(full, content, overwrite=False)
-                case "xb":
-                    with self._fs.open(full, "xb") as file:
-                        file.write(content)
-                case "process" | None:
-                    with _creating:
-                        if self._is_file(full):
-                            raise FileExistsError(full)
-                        self._fs.pipe_file(full, content)
-
-    def _create_marked(self, full: str, content: bytes) -> None:
-        """aiohttp sends a request again by itself where a connection that it had kept is cut: it then finds what it
-        has just created. So each creation puts its own mark on the object."""
-        mark = uuid.uuid4().hex
-        try:
-            self._fs.pipe_file(full, content, mode="create", Metadata={MARK: mark})
-        except Exception as error:
-            if not is_taken(error) or self._mark_of(full) != mark:
-                raise
-
-    def _mark_of(self, full: str) -> str | None:
-        try:
-            found = self._fs.metadata(full).get(MARK)
-        except FileNotFoundError:
-            return None  # removed since
-        return None if found is None else str(found)
+            create(self._fs, self._way, full, content, self._is_file)
 
     def move(self, path: str, target_path: str) -> None:
         """Where nothing renames this is a copy and a delete; both there with the same content is the one half
         done."""
         full, target = self._full(path), self._full(target_path)
         self._there(path)
-        with self._telling(target_path), _creating:
+        with self._telling(target_path), among_threads:
             taken = self._is_file(target)
             if taken and (path == target_path or self._way.renames or not self._equal(path, target_path)):
                 raise FileExistsError(target)

@@ -39,6 +39,7 @@ def without_secrets(workdir: Path, *secrets: str) -> bool:
     return not any(secret.encode() in path.read_bytes() for path in files for secret in secrets)
 
 
+@pytest.mark.row("IS-16")
 @pytest.mark.parametrize("which", [s3.MOTO, s3.REAL], ids=["moto", "real"])
 @pytest.mark.parametrize("case", CASES)
 def test_a_checkpoint_moves_from_a_folder_to_s3_and_back(
