@@ -116,8 +116,8 @@ class FenceSource(_NoFiles):
     them exclusively: a zombie that wakes up later finds them taken and dies.
 
     On object stores we create exclusively, and Spark nearly: s3a: looks whether a name is free, then copies onto it. A
-    driver that slept between the two writes over one of these files, finishes the batch it was in, and dies at the
-    other file or at the next batch; `holds` tells of it (tests/servers/test_fence_on_s3.py)."""
+    driver that slept between the two writes over one of these files and dies at the other: it commits the batch it was
+    in, or puts out once more the one that it began. `holds` tells of it (tests/servers/test_fence_on_s3.py)."""
 
     kind: ClassVar[str] = "FenceSource"
     name: str

@@ -142,17 +142,26 @@ def test_a_driver_that_wakes_up_behind_a_fence_cannot_commit(
     assert storage.read("commits/1").startswith(b"v1\n")
 
 
-@pytest.mark.parametrize("version", PROVIDERS)
-def test_a_driver_that_slept_between_its_look_and_its_copy_writes_over_a_fence_which_shows_and_dies_at_the_next_batch(
-    servers: Servers, world: World, version: str
+@pytest.mark.parametrize(
+    ("version", "name", "paths"),
+    [
+        ("3.5", "commits/1", ("offsets/2", "commits/1")),
+        ("4.3", "commits/1", ("offsets/2", "commits/1")),
+        ("4.3", "offsets/2", ("offsets/2", "commits/2")),
+    ],
+)
+def test_a_driver_that_slept_between_its_look_and_its_copy_writes_over_one_of_a_fence_s_files_which_shows_and_dies(
+    servers: Servers, world: World, version: str, name: str, paths: tuple[str, ...]
 ) -> None:
     """s3a: asks whether the name is free (HEAD), then copies its temporary file onto it on no condition: Spark's logs
-    are exclusive on S3 but for these milliseconds. What such a driver commits is the batch it was in, and no other."""
+    are exclusive on S3 but for these milliseconds. What such a driver finishes is the batch it was in; batch 2, which
+    it would commit next or has to begin, it does not commit."""
     location = f"s3a://{s3.BUCKET}/{uuid.uuid4().hex}"
     looked, fenced = Event(), Event()
+    step = FenceSource("halt/fence", location, paths)
 
     def asleep(asked: Asked) -> str | None:
-        if asked[0] == "PUT" and asked[1].endswith("/commits/1"):
+        if asked[0] == "PUT" and asked[1].endswith(f"/{name}"):
             looked.set()
             assert fenced.wait(60)
         return None
@@ -163,10 +172,9 @@ def test_a_driver_that_slept_between_its_look_and_its_copy_writes_over_a_fence_w
             driver(version, location, {**environment, "AWS_ENDPOINT_URL_S3": address}) as zombie,
         ):
             assert looked.wait(SECONDS_MAX)
-            evidence = fence(location, 1).run(world)
-            assert fence(location, 1).holds(world, evidence) == []
+            evidence = step.run(world)
+            assert step.holds(world, evidence) == []
             fenced.set()
             assert "ultiple streaming jobs detected for 2" in until("died:", zombie)
-        assert [one.place for one in fence(location, 1).holds(world, evidence)] == [f"{location}/commits/1"]
-        left = fence(location, 1).undo(world, evidence)
-        assert left == [f"{location}/commits/1 is no longer our fence: left as it is"]
+        assert [one.place for one in step.holds(world, evidence)] == [f"{location}/{name}"]
+        assert step.undo(world, evidence) == [f"{location}/{name} is no longer our fence: left as it is"]
