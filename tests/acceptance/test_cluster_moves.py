@@ -1,5 +1,6 @@
 """The demo's job moves while it runs from one real cluster to another, its checkpoint from one real HDFS to another, by
-the real command line and two of the examples. What comes out is what an unmoved job would have written, record for record.
+the real command line and two of the examples. What comes out is what an unmoved job would have written, record for
+record.
 """
 
 from __future__ import annotations
