@@ -130,6 +130,7 @@ def ground(servers: Servers, tmp_path: Path, request: pytest.FixtureRequest) -> 
     made.stopped()
 
 
+@pytest.mark.slow
 @pytest.mark.row("IS-3", "IS-6", "IS-15", "IS-16", "IS-19")
 def test_a_running_job_goes_to_another_cluster_and_another_hdfs(ground: Ground) -> None:
     ground.started()
@@ -152,6 +153,7 @@ def test_killed_while_it_moves_and_resumed_it_goes_on_where_it_was(ground: Groun
     ground.finished()
 
 
+@pytest.mark.slow
 @pytest.mark.row("IS-18")
 def test_taken_back_the_old_job_goes_on_where_it_was(ground: Ground) -> None:
     ground.started()
