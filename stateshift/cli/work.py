@@ -19,13 +19,16 @@ from stateshift.cli.failing import tell
 from stateshift.cli.progress import watching
 from stateshift.cli.terminal import Terminal
 from stateshift.cli.text import Line
-from stateshift.errors import Complaint, Interrupted, SpecError, StateshiftError
+from stateshift.errors import Complaint, FormatError, Interrupted, PlanError, SpecError, StateshiftError, VerifyError
 
 if TYPE_CHECKING:
     from stateshift.migration import Doors
     from stateshift.report import Report
     from stateshift.spec import Spec
     from stateshift.workdir import Workdir
+
+# What a second attempt would find again.
+STAYS = (FormatError, PlanError, VerifyError)
 
 
 def carry_out(
@@ -69,9 +72,10 @@ def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int
     if not terminal.json:
         terminal.show(render_run.report(told, path, held))
     code = tell(error, terminal, as_json_run.failed_run(told, path, held, error))
-    resume = render_run.command("resume", path)
-    if not held and told.state in ("failed", "interrupted", "running") and resume not in (error.hint or ""):
-        terminal.talk([Line(f"go on with: {resume}")])
+    resume, back, hint = render_run.command("resume", path), render_run.command("rollback", path), error.hint or ""
+    if not held and told.state in ("failed", "interrupted", "running") and resume not in hint and back not in hint:
+        stays = isinstance(error, STAYS) or "rollback" in hint
+        terminal.talk([Line(f"take it back with: {back}" if stays else f"go on with: {resume}")])
     return code
 
 

@@ -14,7 +14,8 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from stateshift.engines.registry import ENGINES
-from stateshift.errors import FormatError, MissingFile, StorageError
+from stateshift.errors import FormatError, MissingFile
+from stateshift.look.singles import single
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage
@@ -47,7 +48,7 @@ class ShownEntry:
 
 def inspect(location: str, opening: Callable[[str], Storage] = open_patiently) -> Look:
     """Look at whatever is at the location."""
-    file = _single(location, opening)
+    file = single(location, opening)
     if file is not None:
         storage, name = file
         return Look(file=_decoded(storage, name, location, opening))
@@ -87,19 +88,6 @@ def entries(location: str, opening: Callable[[str], Storage] = open_patiently, l
 def _above(location: str) -> str:
     """Where to look for what is not here."""
     return f"check the path: stateshift inspect {quote(locations.parent(locations.normal(location, os.getcwd())))}"
-
-
-def _single(location: str, opening: Callable[[str], Storage]) -> tuple[Storage, str] | None:
-    """The storage and name of a single file, None where the location is a directory or nothing."""
-    location = locations.normal(location, os.getcwd())
-    name = locations.name(location)
-    if not name:
-        return None
-    storage = opening(locations.parent(location))
-    try:
-        return (storage, name) if storage.stat(name) is not None else None
-    except StorageError:
-        return None
 
 
 def _rows(storage: Storage, path: str) -> RowSchema:

@@ -13,6 +13,7 @@ from shlex import quote
 from stateshift.engines.spark import survey as spark_survey
 from stateshift.engines.spark.entries.views import Views, views_of
 from stateshift.errors import MissingFile, PlanError
+from stateshift.look.singles import single
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, ShardFiles, Survey
 
@@ -65,6 +66,9 @@ def opened(location: str, opening: Callable[[str], Storage], batch: int | None =
     storage = opening(location)
     whole = spark_survey.survey(storage)
     look_there = f"stateshift inspect {quote(location)}"
+    if not whole.files and single(location, opening) is not None:
+        hint = f"name the checkpoint it belongs to; what is in the file: {look_there}"
+        raise PlanError(f"{location} is a single file, not a checkpoint", hint=hint)
     if not whole.files:
         raise MissingFile(f"nothing is at {location}", location=location, hint=look_there)
     if not whole.images:

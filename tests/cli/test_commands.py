@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,14 @@ def test_verify_says_whether_a_job_could_restart() -> None:
     assert broken.code == 5 and broken.document["restartable"] is False
     assert broken.document["findings"][0].keys() >= {"level", "path", "offset", "message"}
     assert "a job cannot restart" in outside.run("verify", SOURCE).out
+
+
+@pytest.mark.parametrize("words", [("export", "--to", "x.jsonl"), ("diff", SOURCE)])
+def test_where_a_checkpoint_is_needed_a_single_file_is_called_one(words: tuple[str, str, str]) -> None:
+    command, *more = words
+    found = with_checkpoint().run(command, f"{SOURCE}/commits/2", *more)
+    assert found.code == 4
+    assert found.err.startswith(f"error: {SOURCE}/commits/2 is a single file, not a checkpoint\n")
 
 
 # ---- plan
@@ -330,6 +339,28 @@ def test_a_run_that_fails_is_reported_in_one_document_and_can_be_resumed(tmp_pat
     outside.opening = lambda storage: storage
     assert outside.run("resume", document["workdir"], "--json").document["state"] == "finished"
     assert outside.run("resume", document["workdir"]).code == 0
+
+
+class Torn:
+    """A storage whose every state file ends too soon; everything else goes through."""
+
+    def __init__(self, inner: Storage) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        for chunk in self._inner.chunks(path, offset):
+            yield chunk[:-1] if path.endswith(".delta") else chunk
+
+
+def test_after_a_failure_that_a_second_attempt_would_meet_again_it_is_said_how_to_take_it_back(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    outside.opening = lambda storage: Torn(storage)  # type: ignore[assignment, return-value]
+    failed = outside.run("apply", write_spec(tmp_path), "--yes", "--workdir", "w")
+    assert failed.code in (3, 4)
+    assert "stateshift rollback w" in failed.err and "go on with" not in failed.err
 
 
 def test_a_run_whose_process_was_killed_is_told_as_interrupted(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The demo's job moves while it runs from one real cluster to another, its checkpoint from one real HDFS to another, by
-the real command line and two of the examples. What comes out is what an unmoved job would have written, record for record.
+the real command line and two of the examples. What comes out is what an unmoved job would have written, record for
+record.
 """
 
 from __future__ import annotations
@@ -129,6 +130,7 @@ def ground(servers: Servers, tmp_path: Path, request: pytest.FixtureRequest) -> 
     made.stopped()
 
 
+@pytest.mark.slow
 @pytest.mark.row("IS-3", "IS-6", "IS-15", "IS-16", "IS-19")
 def test_a_running_job_goes_to_another_cluster_and_another_hdfs(ground: Ground) -> None:
     ground.started()
@@ -151,6 +153,7 @@ def test_killed_while_it_moves_and_resumed_it_goes_on_where_it_was(ground: Groun
     ground.finished()
 
 
+@pytest.mark.slow
 @pytest.mark.row("IS-18")
 def test_taken_back_the_old_job_goes_on_where_it_was(ground: Ground) -> None:
     ground.started()

@@ -1,0 +1,23 @@
+"""Locations that are a single file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from stateshift.errors import StorageError
+from stateshift.storage import locations
+from stateshift.storage.protocol import Storage
+
+
+def single(location: str, opening: Callable[[str], Storage]) -> tuple[Storage, str] | None:
+    """The storage and name of a single file, None where the location is a directory or nothing."""
+    location = locations.normal(location, os.getcwd())
+    name = locations.name(location)
+    if not name:
+        return None
+    storage = opening(locations.parent(location))
+    try:
+        return (storage, name) if storage.stat(name) is not None else None
+    except StorageError:
+        return None
