@@ -113,7 +113,11 @@ class StopJob(_NoFiles):
 @dataclass(frozen=True, slots=True)
 class FenceSource(_NoFiles):
     """Take the files that the old job would have to create for its next commit, so that it cannot. The engine creates
-    them exclusively: a zombie that wakes up later finds them taken and dies."""
+    them exclusively: a zombie that wakes up later finds them taken and dies.
+
+    On object stores we create exclusively, and Spark nearly: s3a: looks whether a name is free, then copies onto it. A
+    driver that slept between the two writes over one of these files and dies at the other: it commits the batch it was
+    in, or puts out once more the one that it began. `holds` tells of it (tests/servers/test_fence_on_s3.py)."""
 
     kind: ClassVar[str] = "FenceSource"
     name: str

@@ -96,6 +96,27 @@ def too_large(location: str, path: str, size: int, size_max: int) -> StorageErro
     )
 
 
+def cut_short(location: str, path: str, size: int, expected: int) -> TransientStorageError:
+    """Also what a file looks like that is replaced while it is read: either way it is whole the next time."""
+    place = redact(location.rstrip("/") + "/" + path)
+    return TransientStorageError(f"{place}: {size} bytes came of {expected}", location=place)
+
+
+def too_much(location: str, path: str, size: int, asked: int) -> StorageError:
+    place = redact(location.rstrip("/") + "/" + path)
+    return StorageError(
+        f"{place}: {size} bytes came where {asked} were asked for",
+        location=place,
+        hint="something on the way ignores the header Range: go round it, or have it pass the header on",
+    )
+
+
+def unnameable(location: str, path: str) -> StorageError:
+    place = redact(location.rstrip("/") + "/" + path)
+    fact = f"{place}: the package that opens this storage takes a part of this name for a version"
+    return StorageError(fact, location=place, hint="give the file another name")
+
+
 def pasted(text: str) -> str:
     """As a shell takes it for one word."""
     return shlex.quote(text)

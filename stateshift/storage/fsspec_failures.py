@@ -21,6 +21,7 @@ _CODES_PASSING: Final = frozenset(
     {
         "ConditionalRequestConflict",
         "InternalError",
+        "NoSuchUpload",  # somebody tidied away the parts of what is being written
         "OperationAborted",
         "OperationTimedOut",
         "ProvisionedThroughputExceededException",
@@ -52,6 +53,7 @@ _CLASSES_PASSING: Final = frozenset(
         "ConnectionError",
         "EndpointConnectionError",
         "FSTimeoutError",
+        "FlexibleChecksumError",  # botocore: likewise
         "HTTPClientError",
         "IncompleteRead",
         "IncompleteReadError",
@@ -62,6 +64,7 @@ _CLASSES_PASSING: Final = frozenset(
         "ReadTimeout",
         "ReadTimeoutError",
         "ResponseStreamingError",
+        "ResponseParserError",  # botocore: no XML, as what stands before a busy service may answer
         "RetriableException",
         "ServerDisconnectedError",
         "ServerTimeoutError",
@@ -87,18 +90,28 @@ _CLASSES_CREDENTIALS: Final = frozenset(
     }
 )
 
+_CODES_NO_BUCKET: Final = frozenset({"NoSuchBucket", "ContainerNotFound", "FilesystemNotFound"})
+
 # What only a mistake of ours, or of a package, raises: not the world's, so it is kept as it is.
 MISTAKES: Final = (AssertionError, AttributeError, NameError, TypeError)
 
 
-def from_fsspec(error: Exception, location: str, path: str = "") -> StorageError:
-    """The StorageError that an exception of a file system stands for."""
+def from_fsspec(error: Exception, location: str, path: str = "", host: str = "") -> StorageError:
+    """The StorageError that an exception of a file system stands for; `host` is whom it asked, where that is known."""
     place = redact(location.rstrip("/") + "/" + path if path else location)
-    if isinstance(error, FileNotFoundError):
+    asked = f"{place} (at {host})" if host else place
+    if is_bucket_missing(error):
+        return StorageError(
+            f"{asked}: the bucket is not there",
+            location=place,
+            hint="make the bucket, or check its name and which service is asked (AWS_ENDPOINT_URL_S3, endpoint_url in "
+            "~/.config/fsspec)",
+        )
+    if isinstance(error, FileNotFoundError) and not any(_is_passing(one) for one in _chain(error)):
         return failures.missing(location, path)
     if is_taken(error):
         return failures.taken(location, path)
-    told = f"{place}: {_text(error)}"
+    told = f"{asked}: {_text(error)}"
     if any(_is_passing(one) for one in _chain(error)):
         again = "try again in a moment; a run goes on with: stateshift resume WORKDIR"
         return TransientStorageError(told, location=place, hint=again)
@@ -119,6 +132,10 @@ def is_taken(error: BaseException) -> bool:
     return isinstance(error, FileExistsError) or any(
         _status(one) == 412 or _code(one) in ("PreconditionFailed", "BlobAlreadyExists") for one in _chain(error)
     )
+
+
+def is_bucket_missing(error: BaseException) -> bool:
+    return any(_code(one) in _CODES_NO_BUCKET for one in _chain(error))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -169,6 +186,8 @@ def _code(error: BaseException) -> str | None:
 
 
 def _text(error: BaseException) -> str:
-    """One line, without credentials."""
-    lines = str(error).strip().splitlines()
-    return redact(f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__)
+    """One line, without credentials, and without the number of an OSError: the service's words say more."""
+    words = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    kind = "" if type(error) is OSError and words else type(error).__name__
+    line = next(iter(words.strip().splitlines()), "")
+    return redact(": ".join(part for part in (kind, line) if part))

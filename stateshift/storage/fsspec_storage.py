@@ -5,6 +5,9 @@ abandoned, not closed, when the content fails (closing would complete the half o
 temporary name, which then takes its place; where nothing renames, by a copy on the server's side. Small files
 are sent in one request.
 
+Whom to ask, and as whom, is the packages' own configuration: for S3 that of Amazon's tools (AWS_ENDPOINT_URL_S3,
+AWS_ACCESS_KEY_ID, ..., ~/.aws); `fsspec_options` has what is added to it, and how two services are told apart.
+
 Reading is by ranges of CHUNK bytes and not through fsspec's file objects: a range can be asked for again, and
 shares nothing between threads. Nothing is taken from fsspec's listing caches.
 """
@@ -21,18 +24,17 @@ from typing import Any
 
 from stateshift.errors import StorageError
 from stateshift.storage import failures, locations
-from stateshift.storage.fsspec_failures import MISTAKES, from_fsspec
+from stateshift.storage.fsspec_creating import among_threads, create
+from stateshift.storage.fsspec_failures import MISTAKES, from_fsspec, is_bucket_missing
+from stateshift.storage.fsspec_options import options_for, try_once
 from stateshift.storage.fsspec_upload import upload
-from stateshift.storage.fsspec_ways import Way, lists_whole_trees, packages_for, way_of
+from stateshift.storage.fsspec_ways import Way, host_of, lists_whole_trees, packages_for, way_of
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import Writing, is_temporary
 from stateshift.survey import FileInfo
 
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
 _DIRECTORIES_MAX = 4096  # remembered as made
-
-# Where a storage cannot create exclusively, its own threads at least are kept apart.
-_creating = threading.Lock()
 
 
 class FsspecStorage:
@@ -62,8 +64,10 @@ class FsspecStorage:
         # fragment.
         top = f"{parsed.scheme}://{parsed.authority}/"
         try:
-            options = {"use_listings_cache": False, **kind._get_kwargs_from_urls(top), **options}
-            file_system = fsspec.filesystem(parsed.scheme, **options)
+            given = {**kind._get_kwargs_from_urls(top), **options}
+            given = options_for(parsed.scheme, parsed.authority, fsspec.config.conf, given)
+            file_system = fsspec.filesystem(parsed.scheme, **given)
+            try_once(file_system)
         except ImportError as error:
             raise _unknown(parsed.scheme, location, error) from error
         except MISTAKES:
@@ -104,7 +108,10 @@ class FsspecStorage:
         if size_max is not None and info.size > size_max:
             raise failures.too_large(self._location, path, info.size, size_max)
         with self._telling(path):
-            return bytes(self._fs.cat_file(self._full(path))) if info.size else b""
+            content = bytes(self._fs.cat_file(self._full(path))) if info.size else b""
+        if len(content) != info.size:
+            raise failures.cut_short(self._location, path, len(content), info.size)
+        return content
 
     def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
         size = self._there(path).size
@@ -114,6 +121,8 @@ class FsspecStorage:
                 chunk = bytes(self._fs.cat_file(self._full(path), start=offset, end=end))
             if not chunk:
                 return  # it was cut short meanwhile: whoever counts the bytes sees it
+            if len(chunk) > end - offset:
+                raise failures.too_much(self._location, path, len(chunk), end - offset)
             yield chunk
             offset += len(chunk)
 
@@ -135,26 +144,14 @@ class FsspecStorage:
         with self._telling(path):
             if self._way.directories != "none":
                 self._make_directory(self._parent(full))
-            match self._way.exclusive:
-                case "mode":
-                    self._fs.pipe_file(full, content, mode="create")
-                case "overwrite":
-                    self._fs.pipe_file(full, content, overwrite=False)
-                case "xb":
-                    with self._fs.open(full, "xb") as file:
-                        file.write(content)
-                case "process" | None:
-                    with _creating:
-                        if self._is_file(full):
-                            raise FileExistsError(full)
-                        self._fs.pipe_file(full, content)
+            create(self._fs, self._way, full, content, self._is_file)
 
     def move(self, path: str, target_path: str) -> None:
         """Where nothing renames this is a copy and a delete; both there with the same content is the one half
         done."""
         full, target = self._full(path), self._full(target_path)
         self._there(path)
-        with self._telling(target_path), _creating:
+        with self._telling(target_path), among_threads:
             taken = self._is_file(target)
             if taken and (path == target_path or self._way.renames or not self._equal(path, target_path)):
                 raise FileExistsError(target)
@@ -189,6 +186,8 @@ class FsspecStorage:
 
     def _full(self, path: str) -> str:
         locations.check_path(path)
+        if any(word in path for word in self._way.unnameable):
+            raise failures.unnameable(self._location, path)
         return f"{self._root.rstrip('/')}/{path}" if path else self._root
 
     @contextlib.contextmanager
@@ -198,13 +197,15 @@ class FsspecStorage:
         except (StorageError, *MISTAKES):
             raise
         except Exception as error:
-            raise from_fsspec(error, self._location, path) from error
+            raise from_fsspec(error, self._location, path, host_of(self._fs)) from error
 
     def _info(self, full: str) -> Any:
         try:
             self._fs.invalidate_cache(full)
             info = self._fs.info(full)
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if is_bucket_missing(error):
+                raise
             return None
         return info if info["type"] == "file" else None
 

@@ -6,9 +6,12 @@ fsspec gives every storage the same methods, not the same meaning. What differs,
     renames       `mv` renames; fsspec's own `mv` copies, deletes, and expands `*`, `?` and `[` in names
     directories   must be made before a file is written, and removed by `rmdir`, which refuses one that is not empty;
                   they are kept where it may not
-    exclusive     how `create` can be exclusive, None where it cannot
+    exclusive     how `create` can be exclusive, None where it cannot; "marked" is "mode" with a mark of whose it is
     durable       what was written survives a crash of the machine
     at_once       how many files are worth reading or writing at the same time
+    unnameable    what no name may hold, because the package reads it as something else
+
+An object store has no directories: `d` and `d/a` may both be files there, and are read and listed as that.
 
 Looked at: fsspec 2026.9, s3fs 2026.9, gcsfs 2026.10, adlfs 2026.8, and the first releases of 2024 for the
 names of arguments. A scheme that is not listed gets the most careful treatment.
@@ -28,9 +31,10 @@ class Way:
     whole: bool = False
     renames: bool = False
     directories: Literal["none", "kept", "rmdir"] = "kept"
-    exclusive: Literal["mode", "overwrite", "xb", "process"] | None = None
+    exclusive: Literal["mode", "marked", "overwrite", "xb", "process"] | None = None
     durable: bool = False
     at_once: int = 1
+    unnameable: tuple[str, ...] = ()
 
 
 _CAREFUL: Final = Way()
@@ -39,7 +43,8 @@ _OBJECTS: Final = Way(whole=True, directories="none", exclusive="mode", durable=
 
 _WAYS: Final[Mapping[str, Way]] = MappingProxyType(
     {
-        "s3": _OBJECTS,  # conditional PUT (If-None-Match), s3fs since 2024.10
+        # conditional PUT (If-None-Match), s3fs since 2024.12
+        "s3": replace(_OBJECTS, exclusive="marked", unnameable=("?versionId=",)),
         "gs": _OBJECTS,  # ifGenerationMatch=0, gcsfs since 2024.10
         "gcs": _OBJECTS,
         "abfs": _AZURE,  # If-None-Match through overwrite=False, any adlfs
@@ -74,7 +79,7 @@ _PACKAGES: Final[Mapping[str, str]] = MappingProxyType(
 def way_of(scheme: str, file_system: Any) -> Way:
     """How this file system is to be treated: by its scheme, corrected by what its release takes."""
     way = _WAYS.get(scheme, _CAREFUL)
-    if way.exclusive == "mode" and not _takes(file_system, "mode"):
+    if way.exclusive in ("mode", "marked") and not _takes(file_system, "mode"):
         return replace(way, exclusive=None)
     return way
 
@@ -89,6 +94,13 @@ def lists_whole_trees(file_system: Any) -> bool:
     if isinstance(file_system, AsyncFileSystem):
         return kind._find is not AsyncFileSystem._find
     return kind.find is not AbstractFileSystem.find
+
+
+def host_of(file_system: Any) -> str:
+    """Whom a file system asks, where it says so: s3fs, once it has asked."""
+    client = getattr(file_system, "_s3", None)
+    url = str(getattr(getattr(client, "meta", None), "endpoint_url", ""))
+    return url.partition("://")[2].rpartition("@")[2].partition("/")[0]
 
 
 def packages_for(scheme: str) -> str | None:

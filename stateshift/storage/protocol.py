@@ -11,6 +11,8 @@ every member keeps, and the contract suite checks:
 * `list` of a place that is not there is empty; `stat` of it is None; `read` of it raises MissingFile.
 * A path never leads out of its location: `..`, empty names and a leading slash are refused. The empty path is the
   location itself, so that one that is a single file can be read.
+* A name is a file's or a directory's: a `write` that would make it both is refused. Object stores have no directories,
+  and there both are files, each whole.
 * Names are bytes a user chose: blanks, `%`, `#`, `?`, `:` and any unicode are taken literally.
 * What may pass (a cut connection, a 503) raises TransientStorageError, everything else StorageError.
 """

@@ -465,20 +465,20 @@ def test_a_big_file_is_copied_in_bounded_memory(name: str, tmp_path: Path) -> No
 
 
 Operation = Callable[[Storage], object]
+FAILING: dict[str, Operation] = {
+    "a read of what is gone": lambda s: s.read("gone"),
+    "a move of what is gone": lambda s: s.move("gone", "b"),
+    "a read of what is too large": lambda s: s.read("d/a", 0),
+    "a write where a directory is": lambda s: s.write("d", of(b"x")),
+    "a write below a file": lambda s: s.write("d/a/b", of(b"x")),
+}
 
 
-def test_every_error_tells_the_location_and_a_way_out(storage: Storage) -> None:
+@pytest.mark.parametrize("operation", FAILING.values(), ids=FAILING)
+def test_every_error_tells_the_location_and_a_way_out(storage: Storage, operation: Operation) -> None:
     storage.write("d/a", of(b"x"))
-    operations: list[Operation] = [
-        lambda s: s.read("gone"),
-        lambda s: s.move("gone", "b"),
-        lambda s: s.read("d/a", 0),
-        lambda s: s.write("d", of(b"x")),
-        lambda s: s.write("d/a/b", of(b"x")),
-    ]
-    for operation in operations:
-        with pytest.raises(StorageError) as raised:
-            operation(storage)
-        assert raised.value.hint
-        assert raised.value.location is not None
-        assert raised.value.location.startswith(storage.location)
+    with pytest.raises(StorageError) as raised:
+        operation(storage)
+    assert raised.value.hint
+    assert raised.value.location is not None
+    assert raised.value.location.startswith(storage.location)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from stateshift.storage.hdfs.opening import open_hdfs
-from tests.look.golden_images import NEWEST, contents, write
+from tests.support.moving import CASES, put, said, spec, there_and_back
 from tests.support.servers import Servers, group, hadoop
 
 pytestmark = pytest.mark.servers
-
-CASES = ["window-hdfs", "window-rocksdb"]
 
 
 @pytest.fixture(scope="module")
@@ -34,22 +28,6 @@ def environment(request: pytest.FixtureRequest, servers: Servers) -> dict[str, s
     return {"HADOOP_CONF_DIR": conf, "STATESHIFT_HDFS": str(request.param), "HDFSCLI_CONFIG": os.devnull}
 
 
-def said(environment: dict[str, str], *words: str, code: int = 0) -> Any:
-    """What the command line answers, as JSON."""
-    run = subprocess.run(
-        [sys.executable, "-m", "stateshift", *words, "--json"],
-        env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    assert run.returncode == code, run.stdout[-2000:] + run.stderr[-2000:]
-    return json.loads(run.stdout)
-
-
-def spec(tmp_path: Path, source: str, target: str, **more: Any) -> str:
-    job = {"name": "orders", "checkpoint_location": source, "remote_location": target, "waive": ["paths-stay"], **more}
-    (tmp_path / "spec.json").write_text(json.dumps({"version": 1, "engine": "spark", "jobs": [job]}))
-    return str(tmp_path / "spec.json")
-
-
 @pytest.mark.row("IS-16")
 @pytest.mark.parametrize("case", CASES)
 def test_a_checkpoint_moves_from_one_hdfs_to_the_other_and_back(
@@ -57,18 +35,7 @@ def test_a_checkpoint_moves_from_one_hdfs_to_the_other_and_back(
 ) -> None:
     way = environment["STATESHIFT_HDFS"]
     source, target = f"hdfs://hdfs-a/ck/{case} {way}", f"hdfs://hdfs-b/ck/{case} {way}"
-    storage = open_hdfs(source, environment)
-    write(storage, contents(NEWEST[case]))
-    before = {info.path: storage.read(info.path) for info in storage.list()}
-    workdir = str(tmp_path / "run")
-    done = said(environment, "apply", spec(tmp_path, source, target), "--yes", "--workdir", workdir)
-    assert done["state"] == "finished"
-    assert said(environment, "verify", target, "--deep")["restartable"]
-    assert said(environment, "diff", source, target)["equal"]
-    said(environment, "verify", workdir)
-    assert said(environment, "rollback", workdir, "--yes")["state"] == "rolled-back"
-    assert {info.path: storage.read(info.path) for info in storage.list()} == before
-    assert list(open_hdfs(target, environment).list()) == []
+    there_and_back(environment, tmp_path, case, source, target, lambda location: open_hdfs(location, environment))
 
 
 def test_a_fail_over_while_files_are_copied_is_gone_through(
@@ -76,15 +43,13 @@ def test_a_fail_over_while_files_are_copied_is_gone_through(
 ) -> None:
     way = environment["STATESHIFT_HDFS"]
     source, target = f"hdfs://hdfs-a/over-{way}", f"hdfs://hdfs-b/over-{way}"
-    write(open_hdfs(source, environment), contents(NEWEST["window-hdfs"]))
+    put(open_hdfs(source, environment), "window-hdfs")
     first, second = ("nn1", "nn2") if way == "web" else ("nn2", "nn1")
     over = threading.Thread(
         target=hadoop.run, args=(servers.root / "hadoop-conf", "haadmin", "-ns", "hdfs-b", "-failover", first, second)
     )
     # Slow enough for the fail-over, which takes a few seconds, to fall among the copies.
-    job = spec(tmp_path, source, target)
-    plain = json.loads(Path(job).read_text())
-    Path(job).write_text(json.dumps({**plain, "throttle": {"operations_per_second": 8}}))
+    job = spec(tmp_path, source, target, throttle={"operations_per_second": 8})
     over.start()
     done = said(environment, "apply", job, "--yes", "--workdir", str(tmp_path / "run"))
     over.join()

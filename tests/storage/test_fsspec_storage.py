@@ -148,6 +148,25 @@ def test_what_is_not_there_is_missing() -> None:
     assert type(from_fsspec(FileNotFoundError("k"), "s3://b", "k")) is MissingFile
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        caused(FileNotFoundError("?"), ClientError("NoSuchBucket", 404)),
+        HttpResponseError(404, "ContainerNotFound"),
+    ],
+)
+def test_a_bucket_that_is_missing_is_not_a_file_that_is(error: Exception) -> None:
+    told = from_fsspec(error, "s3://b", "k", "minio:9000")
+    assert type(told) is StorageError
+    assert told.fact == "s3://b/k (at minio:9000): the bucket is not there"
+    assert told.hint
+
+
+def test_parts_that_somebody_tidied_away_are_sent_again() -> None:
+    error = caused(FileNotFoundError("The upload ID may be invalid"), ClientError("NoSuchUpload", 404))
+    assert type(from_fsspec(error, "s3://b", "k")) is TransientStorageError
+
+
 def test_no_credentials_get_into_a_message() -> None:
     for error in (
         ClientResponseError(500),
@@ -345,7 +364,7 @@ def test_a_release_that_does_not_know_conditional_writes_is_not_called_exclusive
         async def _pipe_file(self, path: str, value: bytes, **kwargs: Any) -> None:  # type: ignore[override]
             self.objects[path] = value
 
-    assert way_of("s3", Bucket()).exclusive == "mode"
+    assert way_of("s3", Bucket()).exclusive == "marked"
     assert way_of("s3", Old()).exclusive is None
     old = FsspecStorage(Old(), "s3://b", "b", way_of("s3", Old()))
     old.create("lock", b"1")

@@ -135,7 +135,7 @@ def test_normal_forms_are_fixed_points(text: str, prefix: str) -> None:
     try:
         normal = locations.normal(prefix + text)
     except StorageError:
-        assert ".." in text.split("/")
+        assert not {".", ".."}.isdisjoint(text.split("/"))
         return
     assert locations.normal(normal) == normal
     assert locations.is_within(normal, prefix)

@@ -25,10 +25,10 @@ def get_json(url: str) -> Any:
     return json.loads(get(url))
 
 
-def status(url: str) -> int:
+def status(url: str, method: str = "GET") -> int:
     """Of an answer of any kind."""
     try:
-        with _open(url, timeout=SECONDS_MAX) as response:
+        with _open(urllib.request.Request(url, method=method), timeout=SECONDS_MAX) as response:
             return int(response.status)
     except urllib.error.HTTPError as error:
         with error:

@@ -1,8 +1,12 @@
 """S3, by two programs that share nothing: moto's server, in memory, and SeaweedFS, which keeps what it is given.
 
+What a client needs to use one is exported as Amazon's own tools, boto3 and s3fs read it: AWS_ENDPOINT_URL_S3 and the
+credentials. With both up it is the real one's. Each has a bucket, `stateshift`.
+
 Both honour If-None-Match: * and If-Match on a put and on the end of a multipart upload, and If-Match on a delete. Where
 they differ (moto 5.2, SeaweedFS 4.48): moto ignores If-None-Match on a copy and takes any secret; SeaweedFS does and
-does not, as S3 does.
+does not, as S3 does. moto knows no key with a line break in it, and takes one that is longer than S3's 1,024 bytes;
+SeaweedFS makes a slash of a backslash.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from servers.ports import HOST
 from servers.server import Server, Stage
 
 KEY, SECRET, REGION = "stateshift", "stateshift-secret", "us-east-1"
+BUCKET = "stateshift"
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": KEY,
     "AWS_SECRET_ACCESS_KEY": SECRET,
@@ -48,8 +53,11 @@ class Moto(Server):
         command = (str(downloads.python().with_name("moto_server")), "-H", HOST, "-p", str(port))
         return (Stage((Role("moto", command, lambda: asking.status(f"http://{HOST}:{port}/moto-api/") == 200),)),)
 
+    def settle(self, place: Place) -> None:
+        _made(self.name, asking.status(f"http://{HOST}:{place.ports['s3']}/{BUCKET}", "PUT"))
+
     def exports(self, place: Place) -> dict[str, str]:
-        return {"STATESHIFT_S3_MOTO": f"http://{HOST}:{place.ports['s3']}", **CREDENTIALS}
+        return _exports("STATESHIFT_S3_MOTO", place)
 
 
 @dataclass(frozen=True)
@@ -91,13 +99,25 @@ class SeaweedFS(Server):
             if time.monotonic() > until:
                 raise Failed(f"{self.name} has no volume; the end of its log:\n{place.end_of_log('weed')}")
             time.sleep(0.2)
+        # The folder is the bucket.
+        _made(self.name, asking.status(f"http://{HOST}:{place.ports['filer']}/buckets/{BUCKET}/", "POST"))
 
     def leavings(self, place: Place) -> tuple[Path, ...]:
         """Its parts talk over sockets that are named after their ports."""
         return tuple(socket for port in place.ports.values() for socket in SOCKETS.glob(f"seaweedfs-*-{port}.sock"))
 
     def exports(self, place: Place) -> dict[str, str]:
-        return {"STATESHIFT_S3_REAL": f"http://{HOST}:{place.ports['s3']}", **CREDENTIALS}
+        return _exports("STATESHIFT_S3_REAL", place)
+
+
+def _made(name: str, status: int) -> None:
+    if status not in (200, 201, 409):  # 409: it is there
+        raise Failed(f"{name} does not make the bucket {BUCKET}: HTTP {status}")
+
+
+def _exports(name: str, place: Place) -> dict[str, str]:
+    endpoint = f"http://{HOST}:{place.ports['s3']}"
+    return {name: endpoint, "AWS_ENDPOINT_URL_S3": endpoint, **CREDENTIALS}
 
 
 def _assigns(url: str) -> bool:
