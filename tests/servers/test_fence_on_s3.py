@@ -117,7 +117,7 @@ def test_of_several_runs_that_fence_one_source_one_does(location: str, world: Wo
     }
 
 
-@pytest.mark.parametrize("version", PROVIDERS)
+@pytest.mark.parametrize("version", [pytest.param("3.5", marks=pytest.mark.slow), "4.3"])
 def test_a_driver_that_wakes_up_behind_a_fence_cannot_commit(
     location: str, world: World, environment: dict[str, str], version: str
 ) -> None:
@@ -142,6 +142,7 @@ def test_a_driver_that_wakes_up_behind_a_fence_cannot_commit(
     assert storage.read("commits/1").startswith(b"v1\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("version", "name", "paths"),
     [

@@ -66,11 +66,11 @@ def reopen(environment: dict[str, str]) -> Reopen:
 # -- names
 
 
-@pytest.mark.parametrize("name", contract.NAMES)
-def test_names_are_taken_literally(storage: Storage, which: str, name: str) -> None:
-    if name in NOT_OF[which]:
-        pytest.skip("this server has no such names")
-    contract.test_names_are_taken_literally(storage, name)
+def test_names_are_taken_literally(environment: dict[str, str], which: str) -> None:
+    for name in contract.NAMES:
+        if name not in NOT_OF[which]:
+            storage = open_patiently(f"s3://{s3.BUCKET}/{uuid.uuid4().hex}/a b/place%20#?")
+            contract.test_names_are_taken_literally(storage, name)
 
 
 def test_names_that_differ_only_in_special_characters_are_different_files(storage: Storage, which: str) -> None:
@@ -90,10 +90,13 @@ def test_deep_paths_work(storage: Storage) -> None:
 
 
 def test_a_key_that_is_too_long_is_told_as_that(storage: Storage, which: str) -> None:
-    if which == s3.MOTO:
-        pytest.skip("this server takes it")
+    path = "/".join(["n" * 100] * 11)
+    if which == s3.MOTO:  # which takes what S3 does not
+        storage.write(path, contract.of(b"x"))
+        assert storage.read(path) == b"x"
+        return
     with pytest.raises(StorageError, match="a name is too long"):
-        storage.write("/".join(["n" * 100] * 11), contract.of(b"x"))
+        storage.write(path, contract.of(b"x"))
 
 
 @pytest.mark.parametrize("name", ["a?versionId=1", "d?versionId=/a"])

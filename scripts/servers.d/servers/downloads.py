@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from hashlib import sha256
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 from servers.faults import Unavailable
@@ -75,6 +77,10 @@ def python() -> Path:
 
 
 def spark(version: str) -> Path:
+    """Our own, where it is of that version."""
+    own = find_spec("pyspark")
+    if own is not None and own.origin is not None and metadata.version("pyspark") == version:
+        return Path(own.origin).parent
     script = ROOT / "scripts" / "sparks"
     sparks = Path(os.environ.get("STATESHIFT_SPARKS") or cache_folder().parent / "sparks")
     if not (sparks / version / "ready").exists():
