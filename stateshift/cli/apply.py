@@ -98,17 +98,22 @@ def _only(proposed: Proposal, job: str | None) -> Proposal:
     return proposed if job is None else replace(proposed, plans=tuple(p for p in proposed.plans if p.job == job))
 
 
-def refuse_refused(proposed: Proposal) -> None:
-    """What was just shown cannot be carried out: say so without saying it all again."""
+def refuse_refused(proposed: Proposal, typed: bool = False) -> None:
+    """What was just shown cannot be carried out: say so without saying it all again. Of a job that was `typed`, hints
+    that speak of a spec are of no use: what can be waived is waived on the command line."""
     from stateshift.cli import as_json
     from stateshift.cli.units import many
     from stateshift.errors import PlanError
 
     refusals = proposed.refusals
     if refusals:
+        hint = refusals[0].hint
+        waived = dict.fromkeys(one.waive for one in refusals if one.waive)
+        if typed and len(waived) > 0 and all(one.waive for one in refusals):
+            hint = "to waive it: " + " ".join(f"--waive {name}" for name in waived)
         raise PlanError(
             f"{many(len(refusals), 'finding refuses', 'findings refuse')} this plan; nothing was done",
-            hint=refusals[0].hint,
+            hint=hint,
             findings=[as_json.finding(one) for one in refusals],
         )
 

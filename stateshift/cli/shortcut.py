@@ -117,7 +117,7 @@ def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]]) -> int:
     proposed = migration.propose(spec, terminal.doors(), place)
     brief = asked.yes and not terminal.verbose
     terminal.talk(render_plan.brief(proposed) if brief else render_plan.proposal(proposed, terminal.verbose))
-    refuse_refused(proposed)
+    refuse_refused(proposed, typed=True)
     confirm(terminal, "carry this out?", asked.yes)
     return carry_out(terminal, place, lambda doors: migration.apply(proposed, run, place, doors), spec, asked.fleet)
 

@@ -159,6 +159,14 @@ def test_a_refusal_that_can_be_waived_names_its_waiver(tmp_path: Path) -> None:
     assert outside.run("plan", write_spec(tmp_path, waive=["paths-stay"])).code == 0
 
 
+def test_a_refusal_of_a_command_is_waived_on_its_command_line() -> None:
+    outside = with_checkpoint(Checkpoint(inputs="file:///data/in"))
+    words = ("compact", SOURCE, "--to", TARGET, "--yes")
+    refused = outside.run(*words)
+    assert refused.code == 4 and refused.err.endswith("hint: to waive it: --waive paths-stay\n")
+    assert outside.run(*words, "--waive", "paths-stay").code == 0
+
+
 def test_the_plan_of_a_running_job_is_marked_as_provisional(tmp_path: Path) -> None:
     outside = with_checkpoint()
     spec = spec_of(source_cluster="a") | {"clusters": {"a": {"kind": "manual"}}}
