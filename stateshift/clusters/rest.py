@@ -44,6 +44,7 @@ class Service:
     options: Mapping[str, Any]
     headers: Mapping[str, str]
     authentication: Any = None
+    option: str = "url"  # of the cluster, where this is to be reached
 
     def json(self, method: str, url: str, **asked: Any) -> dict[str, Any]:
         """The object in the answer."""
@@ -72,7 +73,7 @@ class Service:
         return Unanswered(
             f"{redact(url)} {fact}",
             cluster=self.cluster,
-            hint=f'"url" has to be that of {self.words}\'s REST API, such as {self.example}',
+            hint=f'"{self.option}" has to be that of {self.words}, such as {self.example}',
         )
 
     def _failed(self, status: int, fact: str) -> ClusterError:
@@ -100,7 +101,7 @@ class Service:
             raise Unanswered(
                 f"{redact(_host(url))} does not answer: {type(error).__name__}: {reason}",
                 cluster=self.cluster,
-                hint=f'is {self.words} up, and "url" right? Then: stateshift resume WORKDIR',
+                hint=f'is {self.words} up, and "{self.option}" right? Then: stateshift resume WORKDIR',
             ) from error
 
 

@@ -32,6 +32,7 @@ _STATES: Final[Mapping[str, JobState]] = {
     "ERROR": JobState.FAILED,
 }
 _SPARK, _EXAMPLE = "a standalone Spark", "http://master:6066"
+_PAGE, _PAGE_EXAMPLE = "the master's page", "http://master:8080"
 _LAUNCH_BYTES: Final = 64 * 1024  # a launch command is 3 to 30 KB
 UI_PORT: Final = 8080
 
@@ -107,10 +108,10 @@ class StandaloneCalls:
         page = pages.get(driver.worker or "")
         if not page:
             raise Unanswered(f"no worker tells of {driver.id}", cluster=self.cluster)
-        return self._service.text(f"{page}/log/", params={"driverId": driver.id, "logType": kind, **part})
+        return self._pages.text(f"{page}/log/", params={"driverId": driver.id, "logType": kind, **part})
 
     def _overview(self) -> dict[str, Any]:
-        return self._service.json("GET", f"{self.ui_url}/json/")
+        return self._pages.json("GET", f"{self.ui_url}/json/")
 
     def _rest(self, method: str, path: str, **asked: Any) -> dict[str, Any]:
         return self._service.json(method, self._place(path), **asked)
@@ -126,6 +127,11 @@ class StandaloneCalls:
             return str(named).rstrip("/")
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.hostname}:{UI_PORT}"
+
+    @property
+    def _pages(self) -> Service:
+        """Of the master and its workers: they want no token."""
+        return Service(self.cluster, _PAGE, _PAGE_EXAMPLE, "message", {}, self.options, {}, option="ui_url")
 
     @property
     def _service(self) -> Service:
@@ -147,7 +153,7 @@ def _listed(told: Any, calls: StandaloneCalls) -> Driver:
         submitted = float(told.get("starttime") or 0) / 1000
         return Driver(str(told["id"]), _STATES.get(word, JobState.UNKNOWN), word, worker, submitted)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise calls._service.odd(calls.ui_url, "tells of a driver in a way that Spark does not") from error
+        raise calls._pages.odd(calls.ui_url, "tells of a driver in a way that Spark does not") from error
 
 
 def _list(told: Mapping[str, Any], key: str, calls: StandaloneCalls) -> Iterator[Any]:
@@ -156,6 +162,6 @@ def _list(told: Mapping[str, Any], key: str, calls: StandaloneCalls) -> Iterator
         raise Unanswered(
             f"{calls.ui_url}/json/ has no {key!r} in its answer",
             cluster=calls.cluster,
-            hint='"ui_url" has to be that of the master\'s page, such as http://master:8080',
+            hint=f'"ui_url" has to be that of {_PAGE}, such as {_PAGE_EXAMPLE}',
         )
     return iter(found)

@@ -98,7 +98,15 @@ def test_a_master_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) ->
     with pytest.raises(ClusterError, match=rf"{server.url} does not answer: .*refused") as raised:
         gone.find(ORDERS.tag)
     assert raised.value.exit_code == 7
+    assert raised.value.hint is not None and '"ui_url"' in raised.value.hint
     assert gone.version() is None
+
+
+def test_a_page_that_is_not_the_masters_is_told_with_its_option(server: FakeStandalone, tmp_path: Path) -> None:
+    elsewhere = cluster(server, tmp_path, ui_url=f"{server.url}/v1/submissions/status/x?")
+    with pytest.raises(ClusterError, match="'activedrivers'") as raised:
+        elsewhere.find(ORDERS.tag)
+    assert raised.value.hint is not None and '"ui_url"' in raised.value.hint
 
 
 @pytest.mark.parametrize(
