@@ -35,7 +35,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         yield servers
 
 
-@pytest.fixture(scope="module", params=[s3.MOTO, s3.REAL], ids=["moto", "real"])
+@pytest.fixture(scope="module", params=[pytest.param(s3.MOTO, marks=pytest.mark.slow), s3.REAL], ids=["moto", "real"])
 def environment(request: pytest.FixtureRequest, servers: Servers) -> Iterator[dict[str, str]]:
     with s3.exported(servers, str(request.param)) as environment:
         yield environment

@@ -55,15 +55,16 @@ def test_batches_are_told_submitted_watched_and_named_once(servers: Servers, tmp
     assert "it ran" in asked(servers, "/batches/0/log")[1]["log"]
 
 
-def stream_of(servers: Servers, folder: Path, *words: str) -> Stream:
-    return Stream("livy", {"url": servers.exports()["STATESHIFT_LIVY"]}, folder, "counts", *words)
+def stream_of(servers: Servers, folder: Path, name: str, *words: str) -> Stream:
+    """Livy gives a name to one batch at a time, also after it has ended."""
+    return Stream("livy", {"url": servers.exports()["STATESHIFT_LIVY"]}, folder, name, *words)
 
 
 @pytest.mark.row("IS-6", "IS-15")
 def test_a_job_is_submitted_once_found_by_its_tag_and_stopped_between_two_batches(
     servers: Servers, tmp_path: Path
 ) -> None:
-    stream = stream_of(servers, tmp_path)
+    stream = stream_of(servers, tmp_path, "counts")
     id = stream.is_submitted_once()
     names = [one["name"] for one in asked(servers, "/batches")[1]["sessions"]]
     assert names.count(stream.tag) == 1
@@ -73,6 +74,6 @@ def test_a_job_is_submitted_once_found_by_its_tag_and_stopped_between_two_batche
 
 @pytest.mark.row("IS-15", "IS-19")
 def test_a_job_that_does_not_watch_for_the_marker_is_ended_by_livy(servers: Servers, tmp_path: Path) -> None:
-    stream = stream_of(servers, tmp_path, "deaf")
+    stream = stream_of(servers, tmp_path, "deaf", "deaf")
     stream.begun()
     stream.is_ended_without_an_answer()
