@@ -108,9 +108,9 @@ def refuse_refused(proposed: Proposal, typed: bool = False) -> None:
     refusals = proposed.refusals
     if refusals:
         hint = refusals[0].hint
-        waived = dict.fromkeys(one.waive for one in refusals if one.waive)
-        if typed and len(waived) > 0 and all(one.waive for one in refusals):
-            hint = "to waive it: " + " ".join(f"--waive {name}" for name in waived)
+        if typed and all(one.waive for one in refusals):
+            names = dict.fromkeys(one.waive for one in refusals)
+            hint = "to waive it: " + " ".join(f"--waive {name}" for name in names)
         raise PlanError(
             f"{many(len(refusals), 'finding refuses', 'findings refuse')} this plan; nothing was done",
             hint=hint,

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from stateshift.clusters.livy_calls import Batch, LivyCalls
-from stateshift.clusters.noted import Notes, Stopping, filled, handed_over, reached_at, refuse_unknown
+from stateshift.clusters.noted import Notes, Stopping, filled, handed_over, reached_at
 from stateshift.clusters.options import (
     ARGUMENTS,
     COUNT,
@@ -162,10 +162,7 @@ class Livy:
         return str(id)
 
     def stop(self, request: StopRequest) -> JobStatus:
-        refuse_unknown(self.find_source(request), request, self.name)
         record = self._notes.read(request.tag) if request.tag is not None else None
-        if request.tag is not None and record is not None:
-            self._notes.add(request.tag, stopped=True)  # before it is: Livy forgets at once what it deletes
         look = f"curl {redact(str(self.options['url']).rstrip('/'))}/batches/{{id}}"
         return self._stopping.stop(request, lambda id: self._calls(record).delete(int(id)), look)
 
@@ -205,7 +202,8 @@ class Livy:
 
     @property
     def _stopping(self) -> Stopping:
-        return Stopping(self, self.options, STOP_OPTIONS, SUBMIT_OPTIONS, self.open_storage, self.interrupt)
+        known = (STOP_OPTIONS, SUBMIT_OPTIONS)
+        return Stopping(self, self._notes, self.options, *known, self.open_storage, self.interrupt)
 
     def _calls(self, record: Mapping[str, Any] | None) -> LivyCalls:
         """Where the record's batch was submitted, else where the cluster is."""

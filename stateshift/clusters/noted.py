@@ -86,6 +86,7 @@ class Stopping:
     """How a job that runs somewhere else is stopped: by the marker if it answers, else by `kill`."""
 
     cluster: Cluster
+    notes: Notes
     options: Mapping[str, Any]
     known: Mapping[str, Expected]
     submitting: Mapping[str, Expected]
@@ -96,8 +97,12 @@ class Stopping:
         return stop_options(request, self.options, self.known, self.submitting)
 
     def stop(self, request: StopRequest, kill: Callable[[str], None], look: str) -> JobStatus:
-        """Until it is not alive; `look` is how a person looks at a job that does not end, with {id} for its id."""
+        """Until it is not alive; `look` is how a person looks at a job that does not end, with {id} for its id. That it
+        was stopped is noted before it is: a service may forget at once what it ends."""
         status = self.cluster.find_source(request)
+        _refuse_unknown(status, request, self.cluster.name)
+        if request.tag is not None and self.notes.read(request.tag) is not None:
+            self.notes.add(request.tag, stopped=True)
         if status.state.alive and status.id is not None:
             if not self._gracefully(request):
                 kill(status.id)
@@ -124,7 +129,7 @@ class Stopping:
         return not self.cluster.find_source(request).state.alive
 
 
-def refuse_unknown(status: JobStatus, request: StopRequest, cluster: str) -> None:
+def _refuse_unknown(status: JobStatus, request: StopRequest, cluster: str) -> None:
     """A job of which nobody can tell whether it runs is not taken for one that does not."""
     if status.state == "unknown":
         raise ClusterError(

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stateshift.clusters.noted import Notes, Stopping, filled, handed_over, reached_at, refuse_unknown, told_of
+from stateshift.clusters.noted import Notes, Stopping, filled, handed_over, reached_at, told_of
 from stateshift.clusters.options import ARGUMENTS, COUNT, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS, read_options
 from stateshift.clusters.options import settings as texts
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
@@ -102,7 +102,7 @@ class Standalone:
         record = self._notes.read(tag)
         calls = self._calls(record)
         if record is None:
-            return _seen(_first(calls, calls.drivers(active=True), _mark(tag)))
+            return _seen(_first(calls, calls.drivers(active=True), _mark(tag))[0])
         if record.get("id") is not None:
             return _of_id(calls, str(record["id"]), bool(record.get("stopped")))
         begun = float(record["begun"])
@@ -111,11 +111,11 @@ class Standalone:
         def look() -> JobStatus | None:
             over = time.time() >= settled
             recent = [one for one in calls.drivers() if one.submitted >= begun - _CLOCKS_APART_SECONDS]
-            found = _first(calls, recent, _mark(tag))
+            found, unseen = _first(calls, recent, _mark(tag))
             if found is not None:
                 self._notes.add(tag, id=found.id)
                 return _status(found)
-            return _not_found(calls, recent) if over else None
+            return _not_found(unseen) if over else None
 
         found = wait_for(look, max(0.0, settled - time.time()) + 1.0, self.interrupt)
         return found or JobStatus(JobState.UNKNOWN, None, "its master did not tell in time")
@@ -130,7 +130,7 @@ class Standalone:
             driver = calls.driver(str(asked["driver"]))
             return JobStatus(JobState.ABSENT) if driver is None else _status(driver)
         name = str(asked.get("app_name", request.job))
-        return _seen(_first(calls, calls.drivers(active=True), f'"-Dspark.app.name={name}"'))
+        return _seen(_first(calls, calls.drivers(active=True), f'"-Dspark.app.name={name}"')[0])
 
     def submit(self, submission: Submission) -> str:
         given = read_options(submission.options, SUBMIT_OPTIONS, "/submit")
@@ -162,18 +162,14 @@ class Standalone:
             return id
 
     def stop(self, request: StopRequest) -> JobStatus:
-        refuse_unknown(self.find_source(request), request, self.name)
-        record = self._notes.read(request.tag) if request.tag is not None else None
-        if request.tag is not None and record is not None:
-            self._notes.add(request.tag, stopped=True)
-        calls = self._calls(record)
+        calls = self._calls(self._notes.read(request.tag) if request.tag is not None else None)
         look = f"curl {redact(calls.url)}/v1/submissions/status/{{id}}"
         return self._stopping.stop(request, calls.kill, look)
 
     def log(self, tag: str, lines_max: int = 50) -> str:
         """What Java said, and behind it what Python did: PythonRunner sends both of its streams to stdout."""
         calls, id = self._calls(self._notes.read(tag)), self.find(tag).id
-        driver = calls.driver(id) if id is not None else None
+        driver = next((one for one in calls.drivers() if one.id == id), None)
         if driver is None or lines_max <= 0:
             return ""
         said = [calls.said(driver, kind, 1 << 16) for kind in ("stderr", "stdout")]
@@ -221,7 +217,8 @@ class Standalone:
 
     @property
     def _stopping(self) -> Stopping:
-        return Stopping(self, self.options, STOP_OPTIONS, SUBMIT_OPTIONS, self.open_storage, self.interrupt)
+        known = (STOP_OPTIONS, SUBMIT_OPTIONS)
+        return Stopping(self, self._notes, self.options, *known, self.open_storage, self.interrupt)
 
     def _calls(self, record: Mapping[str, Any] | None) -> StandaloneCalls:
         """Where the record's driver was submitted, else where the cluster is; another master has a page of its own."""
@@ -241,14 +238,20 @@ def _mark(tag: str) -> str:
     return f'"-Dspark.stateshift.submission={_digest(tag)}"'
 
 
-def _first(calls: StandaloneCalls, drivers: list[Driver], mark: str) -> Driver | None:
-    """The newest driver whose launch command has this in it."""
-    return next((one for one in drivers if mark in (calls.launch_command(one) or "")), None)
+def _first(calls: StandaloneCalls, drivers: list[Driver], mark: str) -> tuple[Driver | None, list[str]]:
+    """The newest driver whose launch command has this in it; and the ids of those before it that do not show theirs."""
+    unseen = []
+    for driver in drivers:
+        command = calls.launch_command(driver)
+        if command is None:
+            unseen.append(driver.id)
+        elif mark in command:
+            return driver, unseen
+    return None, unseen
 
 
-def _not_found(calls: StandaloneCalls, recent: list[Driver]) -> JobStatus:
+def _not_found(unseen: list[str]) -> JobStatus:
     """Of a submission whose answer was lost: it is absent only if every driver is seen to be another one."""
-    unseen = [one.id for one in recent if calls.launch_command(one) is None]
     if not unseen:
         return JobStatus(JobState.ABSENT)
     which = f"{', '.join(unseen[:3])}{' …' if len(unseen) > 3 else ''}"

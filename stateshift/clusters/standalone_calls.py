@@ -42,8 +42,8 @@ class Driver:
     id: str
     state: JobState
     told: str  # the state in Spark's own word
-    worker: str | None
     submitted: float = 0.0
+    page: str | None = None  # of the worker that runs it
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class StandaloneCalls:
         if told.get("success") is not True:
             return None
         word = str(told.get("driverState", "UNKNOWN"))
-        return Driver(id, _STATES.get(word, JobState.UNKNOWN), word, told.get("workerId"))
+        return Driver(id, _STATES.get(word, JobState.UNKNOWN), word)
 
     def kill(self, id: str) -> None:
         """One that is not there, or has ended, is fine."""
@@ -81,10 +81,11 @@ class StandaloneCalls:
 
     def drivers(self, active: bool = False) -> list[Driver]:
         """All that the master still knows of, newest first."""
-        told = self._overview()
-        found = [_listed(one, self) for one in _list(told, "activedrivers", self)]
-        if not active:
-            found += [_listed(one, self) for one in _list(told, "completeddrivers", self)]
+        told = self._pages.json("GET", f"{self.ui_url}/json/")
+        keys = ("activedrivers",) if active else ("activedrivers", "completeddrivers")
+        listed = [one for key in keys for one in _list(told, key, self)]
+        pages = {str(one.get("id")): one.get("webuiaddress") for one in _list(told, "workers", self)}
+        found = [_listed(one, pages, self) for one in listed]
         return sorted(found, key=lambda one: one.submitted, reverse=True)
 
     def launch_command(self, driver: Driver) -> str | None:
@@ -104,14 +105,9 @@ class StandaloneCalls:
         return said.partition("\n")[2]  # behind a line that counts the bytes
 
     def _said(self, driver: Driver, kind: str, part: Mapping[str, str]) -> str:
-        pages = {str(one.get("id")): one.get("webuiaddress") for one in _list(self._overview(), "workers", self)}
-        page = pages.get(driver.worker or "")
-        if not page:
+        if not driver.page:
             raise Unanswered(f"no worker tells of {driver.id}", cluster=self.cluster)
-        return self._pages.text(f"{page}/log/", params={"driverId": driver.id, "logType": kind, **part})
-
-    def _overview(self) -> dict[str, Any]:
-        return self._pages.json("GET", f"{self.ui_url}/json/")
+        return self._pages.text(f"{driver.page}/log/", params={"driverId": driver.id, "logType": kind, **part})
 
     def _rest(self, method: str, path: str, **asked: Any) -> dict[str, Any]:
         return self._service.json(method, self._place(path), **asked)
@@ -147,11 +143,11 @@ _WAYS_OUT: Final[Mapping[int, str]] = {
 }
 
 
-def _listed(told: Any, calls: StandaloneCalls) -> Driver:
+def _listed(told: Any, pages: Mapping[str, str], calls: StandaloneCalls) -> Driver:
     try:
-        word, worker = str(told["state"]), told.get("worker")
+        word, page = str(told["state"]), pages.get(str(told.get("worker")))
         submitted = float(told.get("starttime") or 0) / 1000
-        return Driver(str(told["id"]), _STATES.get(word, JobState.UNKNOWN), word, worker, submitted)
+        return Driver(str(told["id"]), _STATES.get(word, JobState.UNKNOWN), word, submitted, page)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise calls._pages.odd(calls.ui_url, "tells of a driver in a way that Spark does not") from error
 
