@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from stateshift.clusters.protocol import Cluster, JobStatus, StopRequest, Submission
 from stateshift.storage.protocol import Content, Storage, Traits
-from stateshift.survey import FileInfo
+from stateshift.survey import FileInfo, Room
 from stateshift.workdir import FileLines, Workdir
 
 PIECE = 8192
@@ -136,6 +136,12 @@ class Doomed:
 
     def sync(self) -> None:
         self._around("sync", "", self._storage.sync)
+
+    def room(self) -> Room:
+        return self._storage.room()
+
+    def writable(self, under: str = "") -> bool | None:
+        return self._storage.writable(under)
 
     def _in_pieces(self, path: str, content: Content) -> Iterator[bytes]:
         number = 0
