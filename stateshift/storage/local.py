@@ -33,9 +33,8 @@ import threading
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from stateshift.storage import failures, locations
+from stateshift.storage import failures, local_room, locations
 from stateshift.storage import local_calls as calls
-from stateshift.storage import local_room
 from stateshift.storage.local_listing import walk
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import Writing, is_temporary, unique_temporary

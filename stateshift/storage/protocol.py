@@ -14,8 +14,8 @@ every member keeps, and the contract suite checks:
 * A name is a file's or a directory's: a `write` that would make it both is refused. Object stores have no directories,
   and there both are files, each whole.
 * Names are bytes a user chose: blanks, `%`, `#`, `?`, `:` and any unicode are taken literally.
-* `room` and `writable` write nothing: they ask, and say None where that is not enough to know. A place that is not there
-  yet is answered for by the nearest directory above it.
+* `room` and `writable` write nothing: they ask, and say None where that is not enough to know. For a place that is not
+  there yet the nearest directory above it answers.
 * What may pass (a cut connection, a 503) raises TransientStorageError, everything else StorageError.
 """
 

@@ -11,7 +11,6 @@ version (scripts/sparks). What was found is kept in the state directory, so that
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import sys

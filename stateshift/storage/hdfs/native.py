@@ -111,8 +111,7 @@ class NativeCalls:
         return self._over_http(lambda web: web.remaining())
 
     def _over_http(self, ask: Callable[[HdfsCalls], T | None]) -> T | None:
-        """The NameNode's answer where it also answers over HTTP; where it does not, nobody is told anything. Who has not
-        answered once is not asked again."""
+        """The NameNode's answer where it also answers over HTTP; who has not answered once is not asked again."""
         if self._web is None:
             return None
         try:

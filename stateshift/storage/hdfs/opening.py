@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from stateshift.errors import StorageError, TransientStorageError
@@ -48,7 +49,8 @@ def calls_for(location: str, environment: Mapping[str, str]) -> HdfsCalls:
     authority = authority or conf.default_authority
     if _natively(environment) and "@" not in parsed.authority:
         addresses = _found(conf.rpc_addresses(authority), authority, conf, location)
-        return _native(addresses, authority, conf, location, lambda: _over_http(authority, user, conf, location, environment))
+        web = partial(_over_http, authority, user, conf, location, environment)
+        return _native(addresses, authority, conf, location, web)
     return _over_http(authority, user, conf, location, environment)
 
 
