@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from stateshift.spec.model import WAIVERS, FlinkJob, JobSpec, Mode, Spec, SubmitSpec, Verify
+from stateshift.spec.model import WAIVERS, FlinkJob, JobSpec, KafkaSpec, Mode, Spec, SubmitSpec, Verify
 
 Engine = Literal["spark", "flink"]
 
@@ -129,6 +129,11 @@ JOB = Keys(
     _job("transform", "transform", "transform", "Changes to the state on its way, each kind once."),
     _job("data", "data", "data", "Directories the job reads or writes that are elsewhere afterwards."),
     _job(
+        "kafka", "kafka", "kafka",
+        "The brokers from which the job reads afterwards: they are asked whether they still have its offsets.",
+        engine="spark", for_all=True,
+    ),
+    _job(
         "verify", "choice", "verify",
         "How the target is compared with the source: entry by entry, by the digests of files, or not.",
         choices=get_args(Verify), for_all=True,
@@ -201,6 +206,12 @@ DATA = Keys(
     Key("source", "location", "Where the directory is now."),
     Key("target", "location", "Where it is afterwards."),
     Key("copy", "boolean", "Whether to bring its content over; false where it is there already."),
+)
+
+KAFKA = Keys(
+    Key("bootstrap_servers", "text", "host:port of brokers, with commas.", KafkaSpec, "bootstrap_servers"),
+    Key("properties", "location", "A file of client properties on this machine (security.protocol, sasl.mechanism, ...)",
+        KafkaSpec, "properties"),
 )
 
 OPERATOR = Keys(

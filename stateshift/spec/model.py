@@ -21,7 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 # The findings that may be waived, by the names that the findings give.
-WAIVERS = ("paths-stay", "older-target", "zip-format")
+WAIVERS = (
+    *("paths-stay", "older-target", "zip-format"),
+    *("permission", "space", "target-reach", "lost-offsets"),
+)
 
 Mode = Literal["move", "fork"]
 Verify = Literal["entries", "digests", "none"]
@@ -75,6 +78,15 @@ class DataSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class KafkaSpec:
+    """The brokers from which the job reads afterwards: no checkpoint names them. `properties` is a file on this machine
+    with what a client needs beside: credentials are only there."""
+
+    bootstrap_servers: str
+    properties: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FlinkJob:
     """What only Flink's dialect of INFORE D5.2 has (IF-1)."""
 
@@ -107,6 +119,7 @@ class JobSpec:
     stop: Mapping[str, Any] = field(default_factory=dict)
     transform: tuple[Mapping[str, Any], ...] = ()
     data: tuple[DataSpec, ...] = ()
+    kafka: KafkaSpec | None = None
     mode: Mode = "move"
     verify: Verify = "entries"
     planned_batch: Literal["keep", "drop"] = "keep"

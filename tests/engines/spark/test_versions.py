@@ -26,7 +26,7 @@ def refusals(folder: Path, case: str, version: str, changes: list[dict[str, Any]
         survey.survey(storage, changes=changes), empty(), at=1e12,
         target_cluster=ClusterFacts("theirs", "command", version, "absent", None, ()),
     )  # fmt: skip
-    plan = plan_of(spec_of(storage.location, transform=changes, waive=["paths-stay"]), facts)
+    plan = plan_of(spec_of(storage.location, transform=changes, waive=["paths-stay", "older-target"]), facts)
     return " ".join(finding.message for finding in plan.findings if finding.level == "refuse")
 
 
