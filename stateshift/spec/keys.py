@@ -300,6 +300,7 @@ CLUSTER_OPTIONS = (
     ("find", ["string", "array"], "command: prints the state of a job, and its id."),
     ("stop", ["string", "array"], "command: stops a job."),
     ("version", ["string", "array"], "command: prints the engine's version."),
+    ("reach", ["string", "array"], "command: ends with 0 where jobs reach $STATESHIFT_LOCATION, else with 1."),
     ("log", ["string", "array"], "command: prints the end of a job's log."),
     ("cwd", "string", "command: where they run."),
     ("environment", "object", "spark_submit, command: variables of every job or command."),

@@ -178,6 +178,12 @@ class DoomedCluster:
     def version(self) -> str | None:
         return self._cluster.version()
 
+    def host(self, connection: str | None = None) -> str | None:
+        return self._cluster.host(connection)
+
+    def reaches(self, location: str) -> bool | None:
+        return self._cluster.reaches(location)
+
     def find(self, tag: str) -> JobStatus:
         return self._around("find", lambda: self._cluster.find(tag))
 

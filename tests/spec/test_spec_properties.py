@@ -113,7 +113,7 @@ def job_specs(
         mode=mode,
         verify=draw(st.sampled_from(["entries", "digests", "none"])),
         planned_batch=draw(st.sampled_from(["keep", "drop"])),
-        kafka=draw(KAFKAS) if engine == "spark" else None,
+        kafka=None if flink else draw(KAFKAS),
         waive=tuple(draw(st.lists(st.sampled_from(WAIVERS), max_size=2, unique=True))),
         flink=draw(flink_jobs(place)) if flink else None,
     )

@@ -130,9 +130,13 @@ def _kind(offset: Any, logged: bool) -> str:
         return "delta"
     if offset.keys() == {"offset", "timestamp"}:
         return "rate-micro-batch"
-    if offset and all(isinstance(v, dict) and all(k.isdigit() for k in v) for v in offset.values()):
+    if offset and all(isinstance(v, dict) and all(map(_is_number, v)) for v in offset.values()):
         return "kafka"
     return "unknown"
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdecimal() and len(word) <= 10
 
 
 def topics_of(offset: Any) -> dict[str, dict[int, int]]:
