@@ -1,8 +1,8 @@
-"""What Kafka still has of topics: `spans(brokers, properties, topics) -> {topic: {partition: (first, end)}}`. Reads only.
+"""What Kafka still has of topics: `spans(brokers, properties, topics) -> {topic: {partition: (first, end)}}`. It reads.
 
-No group is joined, nothing is committed, and no topic is made by asking for it: Kafka makes topics for who asks about one
-by its name, unless told not to, so all that there are is asked for. `first` is the oldest record that retention has
-left, `end` the number that the next one will get.
+No group is joined, nothing is committed, and no topic is made by asking for it: Kafka makes topics for who asks about
+one by its name, unless told not to, so all that there are is asked for. `first` is the oldest record that retention
+has left, `end` the number that the next one will get.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stateshift.errors import StateshiftError
     from stateshift.migration import Proposal, Verdict
     from stateshift.plan import Phase, Plan
-    from stateshift.report import JobReport, PhaseReport, Report
+    from stateshift.report import FailureReport, JobReport, PhaseReport, Report
 
 # ---- plan -------------------------------------------------------------------------------------------------------
 
@@ -100,19 +100,18 @@ def failed_run(told: Report, workdir: str, held: bool, caught: StateshiftError) 
 
 
 def status(told: Report, workdir: str, held: bool) -> dict[str, Any]:
-    failure = told.failure
+    return {**run(told, workdir, held), "at_work": held, "failure": _failure(told.failure)}
+
+
+def _failure(failed: FailureReport | None) -> dict[str, Any] | None:
+    if failed is None:
+        return None
     return {
-        **run(told, workdir, held),
-        "at_work": held,
-        "failure": None
-        if failure is None
-        else {
-            "error": failure.error,
-            "message": redact(failure.message),
-            "hint": failure.hint and redact(failure.hint),
-            "exit_code": failure.exit_code,
-            "step": failure.step,
-        },
+        "error": failed.error,
+        "message": redact(failed.message),
+        "hint": failed.hint and redact(failed.hint),
+        "exit_code": failed.exit_code,
+        "step": failed.step,
     }
 
 
@@ -172,5 +171,6 @@ def _job_report(told: JobReport) -> dict[str, Any]:
         "idle": told.idle,
         "notes": [redact(note) for note in told.notes],
         "left": [redact(line) for line in told.left],
+        "failure": _failure(told.failure),
         "phases": [_phase_report(p) for p in told.phases],
     }

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stateshift.clusters.hosts import host_of
 from stateshift.clusters.livy_calls import Batch, LivyCalls
 from stateshift.clusters.noted import Notes, Stopping, filled, handed_over, reached_at
-from stateshift.clusters.hosts import host_of
 from stateshift.clusters.options import (
     ARGUMENTS,
     COUNT,

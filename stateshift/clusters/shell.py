@@ -55,8 +55,8 @@ class Shell:
         return code == 0
 
     def _ended(self, verb: str, variables: Mapping[str, str], seconds_max: float | None) -> tuple[int, str, str]:
-        """Exit code and what was printed. The command is ended when it takes too long, with all that it started: nothing
-        that is run here must happen once only."""
+        """Exit code and what was printed. The command is ended when it takes too long, with all that it started:
+        nothing that is run here must happen once only."""
         seconds = self.seconds_max if seconds_max is None else seconds_max
         process = subprocess.Popen(
             self.arguments(verb),

@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stateshift.clusters.noted import Notes, Stopping, filled, handed_over, reached_at, told_of
 from stateshift.clusters.hosts import host_of
+from stateshift.clusters.noted import Notes, Stopping, filled, handed_over, reached_at, told_of
 from stateshift.clusters.options import ARGUMENTS, COUNT, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS, read_options
 from stateshift.clusters.options import settings as texts
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission

@@ -1,4 +1,4 @@
-"""What is asked beside the surveys before anything moves: space, permission, and what the brokers still have. Reads only.
+"""What is asked beside the surveys before anything moves: space, permission, what the brokers still have. It reads.
 
     source, merges   may the fence's files be made there? (the folders that the engine looks into first)
     target           is there space, may we write there, and beside it, where the lock goes?

@@ -75,8 +75,8 @@ def decode_proposal(value: Any) -> Proposal:
 
 
 def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bool = False) -> Facts:
-    """All the reading there is before a plan exists. `probing` is for a plan that is shown: how fast its storages are, and
-    what is asked of them before anything moves (`preflight`)."""
+    """All the reading there is before a plan exists. `probing` is for a plan that is shown: how fast its storages are,
+    and what is asked of them before anything moves (`preflight`)."""
     kind = engine(spec.engine)
     if job.submit is not None and job.target_cluster is not None:
         check_submit(spec.cluster(job.target_cluster).kind, job.submit.options, f"/jobs/{spec.jobs.index(job)}/submit")

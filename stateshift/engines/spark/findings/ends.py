@@ -19,7 +19,7 @@ def of_ends(facts: Facts) -> Iterator[Finding]:
     if not there:
         yield Finding(
             "note",
-            f"{theirs.name} does not say which Spark it runs: whether it reads what is there could not be told ({told})",
+            f"{theirs.name} does not say which Spark it runs: whether it is older than {told}, is not known",
             hint=_saying(theirs),
         )
     elif there < here:

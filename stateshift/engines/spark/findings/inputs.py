@@ -61,7 +61,7 @@ def _of_topics(wanted: Mapping[str, Mapping[int, int]], topics: Topics | None) -
         yield Finding(
             "note",
             f"whether Kafka still has the offsets of {names} was not asked: a checkpoint does not name the brokers",
-            hint='"kafka": {"bootstrap_servers": "HOST:9092"} in the spec, of the brokers that the job reads afterwards',
+            hint='name those that the job reads afterwards: "kafka": {"bootstrap_servers": "HOST:9092"}',
         )
         return
     if topics.wrong is not None:
@@ -86,11 +86,11 @@ def _of_topic(topic: str, wanted: Mapping[int, int], topics: Topics) -> Iterator
     for partition in sorted(wanted.keys() & spans.keys()):
         (first, end), ours = spans[partition], wanted[partition]
         if ours < first:
-            yield _lost(f"{topic}/{partition} begins at offset {first}: {first - ours} records from {ours} on, which the "
-                        "job has not read, are gone")  # fmt: skip
+            yield _lost(f"{topic}/{partition} begins at offset {first}: {first - ours} records from {ours} on are gone, "
+                        "and the job has not read them")  # fmt: skip
         elif ours > end:
-            yield _lost(f"{topic}/{partition} ends at offset {end}, and the job has read up to {ours}: the topic was made "
-                        "anew, or is another one")  # fmt: skip
+            yield _lost(f"{topic}/{partition} ends at offset {end}, and the job has read up to {ours}: the topic was "
+                        "made anew, or is another one")  # fmt: skip
 
 
 def _lost(fact: str) -> Finding:
@@ -111,8 +111,9 @@ def _of_sinks(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator
         if ahead > last:
             yield Finding(
                 "warn",
-                f"{survey.location} holds the output of batches up to {ahead}, and the checkpoint has planned none after "
-                f"{last}: a file sink drops what the job puts out in batches {last + 1} to {ahead}, for it has them already",
+                f"{survey.location} holds the output of batches up to {ahead}, and the checkpoint has planned none "
+                f"after {last}: a file sink drops what the job puts out in batches {last + 1} to {ahead}, for it has "
+                "them already",
                 hint="bring the output that belongs to this checkpoint, or let the job write to a place of its own",
             )
 

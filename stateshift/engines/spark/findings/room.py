@@ -1,7 +1,7 @@
 """Whether what moves may be written where it goes, and has space there: told before anything is. Pure.
 
-A storage that cannot be asked is told as that, once. What is needed is counted from the surveys: the files that a restart
-reads, and the data that moves along; what is written anew on the way is taken to be as large.
+A storage that cannot be asked is told as that, once. What is needed is counted from the surveys: the files that a
+restart reads, and the data that moves along; what is written anew on the way is taken to be as large.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def of_room(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     mute += [survey.location for survey in _written(job, facts) if survey.denied is None and survey.room is not None]
     for location in dict.fromkeys(mute):
         yield Finding(
-            "note", f"{location} does not say beforehand whether it has space and may be written to: both show when the "
-            "first file is",
-        )  # fmt: skip
+            "note",
+            f"{location} does not say beforehand whether it has space and may be written to: the first files will show",
+        )
 
 
 def _of_permission(job: JobSpec, facts: Facts) -> Iterator[Finding]:
@@ -45,8 +45,8 @@ def _of_permission(job: JobSpec, facts: Facts) -> Iterator[Finding]:
                 "refuse",
                 f"no permission to write to {places}{_why(survey, facts)}",
                 waive="permission",
-                hint=f"let whoever runs this write there: {_listing(survey.denied[0])}; or, where the storage only seems "
-                'to refuse, "waive": ["permission"]',
+                hint=f"let whoever runs this write there: {_listing(survey.denied[0])}; or, where it only seems to "
+                'be refused, "waive": ["permission"]',
             )
 
 
@@ -74,8 +74,8 @@ def _of_space(needs: tuple[Need, ...]) -> Iterator[Finding]:
         elif free is not None and free < 2 * size:
             yield Finding(
                 "warn",
-                f"{where} needs {_size(size)}{kept} of the {_size(free)} that {_limit(own, free)} leaves: there is no room "
-                "for as much again, which a job soon writes",
+                f"{where} needs {_size(size)}{kept} of the {_size(free)} that {_limit(own, free)} leaves: there is no "
+                "room for as much again, which a job soon writes",
             )
         if names is not None and names < files:
             limit = next(n.room.files_limit for n in own if n.room.files_free == names)
