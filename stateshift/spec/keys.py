@@ -222,8 +222,8 @@ DATA = Keys(
 
 KAFKA = Keys(
     Key("bootstrap_servers", "text", "host:port of brokers, with commas.", KafkaSpec, "bootstrap_servers"),
-    Key("properties", "location", "A file of client properties on this machine (security.protocol, sasl.mechanism, ...)."
-        " Credentials are in there, and not in the spec.", KafkaSpec, "properties"),
+    Key("properties", "location", "A file of client properties on this machine (security.protocol, sasl.mechanism): "
+        "credentials are in there, and not in the spec.", KafkaSpec, "properties"),
 )
 
 OPERATOR = Keys(

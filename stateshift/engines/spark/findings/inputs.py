@@ -86,8 +86,8 @@ def _of_topic(topic: str, wanted: Mapping[int, int], topics: Topics) -> Iterator
     for partition in sorted(wanted.keys() & spans.keys()):
         (first, end), ours = spans[partition], wanted[partition]
         if ours < first:
-            yield _lost(f"{topic}/{partition} begins at offset {first}: {first - ours} records from {ours} on are gone, "
-                        "and the job has not read them")  # fmt: skip
+            yield _lost(f"{topic}/{partition} begins at offset {first}: {first - ours} records from {ours} on are "
+                        "gone, and the job has not read them")  # fmt: skip
         elif ours > end:
             yield _lost(f"{topic}/{partition} ends at offset {end}, and the job has read up to {ours}: the topic was "
                         "made anew, or is another one")  # fmt: skip
