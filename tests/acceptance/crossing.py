@@ -69,10 +69,10 @@ def _before(one: str, other: str) -> bool:
 
 
 def conf(crossing: Crossing) -> dict[str, str]:
-    """A session of defaults: how the state is kept, the checkpoint itself has to tell. Spark 4.0 has to be told of
-    checkpoint format 2."""
+    """A session of defaults: how the state is kept, the checkpoint itself has to tell. Before 4.3, Spark has to be told
+    of checkpoint format 2."""
     settings = {PARTITIONS: "3", f"{STATE}maintenanceInterval": "1h"}
-    told = PROVIDERS[crossing.base.provider].format_2 and crossing.reader.startswith("4.0")
+    told = PROVIDERS[crossing.base.provider].format_2 and crossing.reader[:3] in ("4.0", "4.1", "4.2")
     return {**settings, f"{STATE}checkpointFormatVersion": "2"} if told else settings
 
 
