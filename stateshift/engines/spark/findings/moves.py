@@ -301,7 +301,7 @@ def _of_clusters(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             yield from cluster.findings
     if job.submit is None and job.target is not None:
         written = written_by(facts) if facts.target_cluster is None else None
-        by = f", with a Spark that reads what Spark {written} wrote" if written is not None else ""
+        by = f" (Spark {written} wrote it)" if written is not None else ""
         yield Finding(
             "note", f"the spec says nothing of starting the job (`submit`): start it on the target yourself{by}"
         )
