@@ -214,3 +214,4 @@ class Facts:
     at: float = 0.0
     others: tuple[Survey, ...] = ()
     topics: Topics | None = None
+    attempt: int = 1  # how often this run has tried to move the job, this time included

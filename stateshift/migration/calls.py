@@ -14,7 +14,6 @@ from stateshift.migration.proposing import Proposal, encode_proposal, jobs_of, r
 from stateshift.migration.running import Run, proposal_of
 from stateshift.report import Report, summarize
 from stateshift.spec import Spec, to_plain_spec
-from stateshift.spec.waves import in_waves
 from stateshift.workdir import Workdir
 
 
@@ -34,7 +33,7 @@ def apply(proposal: Proposal, run: str, workdir: Workdir, doors: Doors, only: st
         plain_spec = to_plain_spec(proposal.spec)
         workdir.write("spec.json", plain_spec)
         workdir.write("proposal.json", encode_proposal(proposal))
-        names = tuple(job.name for wave in in_waves(proposal.spec) for job in wave if job in jobs)
+        names = tuple(job.name for job in jobs)
         journal.append(RunStarted(doors.clock.now(), run, __version__, plain.fingerprint(plain_spec), names))
         return Run(proposal, journal, workdir, doors).go()
 

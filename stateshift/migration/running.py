@@ -12,6 +12,7 @@ from dataclasses import replace
 from shlex import quote
 
 from stateshift import __version__, executor, lock, plain
+from stateshift.clusters.protocol import JobState
 from stateshift.engines.registry import engine
 from stateshift.errors import Interrupted, JournalError, PlanError, StalePlan, StateshiftError, StorageError
 from stateshift.journal import (
@@ -24,6 +25,9 @@ from stateshift.journal import (
     RunFailed,
     RunFinished,
     RunRolledBack,
+    StepFinished,
+    StepStarted,
+    StepUndone,
     WaveGivenUp,
 )
 from stateshift.migration.doors import Doors, world_of
@@ -33,9 +37,13 @@ from stateshift.plan import Plan
 from stateshift.report import Report, summarize
 from stateshift.spec import JobSpec
 from stateshift.spec.waves import in_waves
+from stateshift.step import AwaitProgress, SubmitJob
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.workdir import Workdir
+
+# What became of a job that has to be started once more.
+OVER = (JobState.FAILED, JobState.ABSENT)
 
 
 def proposal_of(workdir: Workdir) -> Proposal:
@@ -111,9 +119,27 @@ class Run:
         halted = self._halt(pending)
         adopted = [self._adopted(job, "move", "start") or self._fresh(job, halted, pending) for job in pending]
         plans = [self._adopt(one) if isinstance(one, Plan) else one for one in adopted]
+        self._start_again(plans)
         executor.execute_together(plans, self.world, self.journal, self.doors.fleet)
         for job in pending:
             self._let_go(job)
+
+    def _start_again(self, plans: list[tuple[int, Plan]]) -> None:
+        """A job that an earlier attempt waited for in vain, and that has failed: who resumes wants it started again."""
+        now, write = self.doors.clock.now, self.journal.append
+        for number, plan in plans:
+            done = self.journal.progress.plans[number]
+            waits = [step.name for step in plan if isinstance(step, AwaitProgress)]
+            waited = any(name in done.steps and not done.finished(name) for name in waits)
+            failed = [
+                step for step in plan
+                if waited and isinstance(step, SubmitJob) and step.status(self.world).state in OVER
+            ]  # fmt: skip
+            for step in failed:
+                self.world.meter.say(f"{plan.job} has failed: it is started again")
+                write(StepUndone(now(), number, step.name, ()))
+                write(StepStarted(now(), number, "submit", step.name))
+                write(StepFinished(now(), number, step.name, 0.0, 0, 0, step.again(self.world)))
 
     def _done(self, job: JobSpec) -> bool:
         last = next(reversed(self.journal.progress.plans_of((job.name,))), None)
@@ -142,7 +168,8 @@ class Run:
         if halted and facts.source_cluster is not None and facts.source_cluster.state == "unknown":
             # A cluster that cannot tell was told to stop the job, and said that it did.
             facts = replace(facts, source_cluster=replace(facts.source_cluster, state="absent"))
-        made = engine(self.spec.engine).plan(self.spec, job, facts)
+        before = [plan for plan in self.journal.progress.plans_of((job.name,)) if plan.purpose != "halt"]
+        made = engine(self.spec.engine).plan(self.spec, job, replace(facts, attempt=1 + len(before)))
         proposed = self._proposed(job)[-1]
         if made[0].purpose == "halt" and halted:
             raise StalePlan(

@@ -12,7 +12,7 @@ from stateshift.clusters.protocol import JobState, JobStatus, StopRequest
 from stateshift.errors import AlreadyThere, ClusterError, Interrupted, StalePlan
 from stateshift.formats.marks import encode_idle, fence_text
 from stateshift.step import AwaitProgress, FenceSource, StopJob, SubmitJob
-from stateshift.step.jobs import tag_of
+from stateshift.step.marks import tag_of
 from tests.support.steps import SOURCE, TARGET, Stage, StepClock
 
 STOP = StopJob("halt/stop", "ours", "orders", SOURCE, restart={"application": "job.py"})
@@ -70,7 +70,7 @@ def test_taking_a_stop_back_starts_the_job_once(stage: Stage) -> None:
     evidence = STOP.run(stage.world)
     for _ in range(2):
         assert STOP.undo(stage.world, evidence) == []
-    assert restarts(stage) == [f"{tag(stage)}.restart"]
+    assert restarts(stage) == [f"{tag_of(stage.world, SOURCE)}.restart"]
 
 
 def test_a_job_that_did_not_run_is_not_started(stage: Stage) -> None:
@@ -115,7 +115,7 @@ def test_a_job_stopped_for_the_second_time_is_started_for_the_second_time(stage:
     for _ in range(3):
         assert STOP.undo(stage.world, STOP.run(stage.world)) == []
         assert stage.cluster.find_source(STOP.request).state is JobState.RUNNING
-    first = f"{tag(stage)}.restart"
+    first = f"{tag_of(stage.world, SOURCE)}.restart"
     assert restarts(stage) == [first, f"{first}.2", f"{first}.3"]
     assert set(stage.cluster.started.values()) == {1}
 

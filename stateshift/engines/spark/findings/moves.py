@@ -16,8 +16,8 @@ from stateshift.engines.spark.findings.inputs import of_inputs
 from stateshift.engines.spark.findings.reach import of_reach
 from stateshift.engines.spark.findings.room import of_room
 from stateshift.engines.spark.layout import SINK_LOG, deepest_above, under
+from stateshift.engines.spark.naming import directory_of
 from stateshift.engines.spark.places import covered, needed_embedded
-from stateshift.formats import uid
 from stateshift.spec import JobSpec, Spec
 from stateshift.spec.location import relation
 from stateshift.survey import EmbeddedPath, Facts, Finding, Image
@@ -56,12 +56,7 @@ def directories(spec: Spec, job: JobSpec, facts: Facts) -> dict[str, str]:
     names: dict[str, str] = {}
     for survey in (*facts.merges, facts.source):
         names.update(survey.names)
-    profile = spec.uid_hash
-    for operator in job.operators:
-        names[operator.name] = operator.directory or uid.directory_name(
-            operator.name, profile.p, profile.m, profile.offset, profile.signed
-        )
-    return names
+    return names | {operator.name: directory_of(spec, operator, names) for operator in job.operators}
 
 
 def taking_back(run: str) -> str:
