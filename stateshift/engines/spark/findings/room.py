@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from shlex import quote
 
 from stateshift.spec import JobSpec
+from stateshift.spec.location import relation
 from stateshift.survey import Facts, Finding, Room, Survey
 
 
@@ -40,19 +41,21 @@ def of_room(job: JobSpec, facts: Facts) -> Iterator[Finding]:
 def _of_permission(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     for survey in _written(job, facts):
         if survey.denied:
-            places = ", ".join(survey.denied)
+            places = ", ".join(f"{place}{_why(place, survey, facts)}" for place in survey.denied)
             yield Finding(
                 "refuse",
-                f"no permission to write to {places}{_why(survey, facts)}",
+                f"no permission to write to {places}",
                 waive="permission",
                 hint=f"let whoever runs this write there: {_listing(survey.denied[0])}; or, where it only seems to "
                 'be refused, "waive": ["permission"]',
             )
 
 
-def _why(survey: Survey, facts: Facts) -> str:
-    """The source is not written to but for this."""
-    return ", where the old job is fenced off" if survey is facts.source else ""
+def _why(place: str, survey: Survey, facts: Facts) -> str:
+    """What is to be written there, where that is not the image."""
+    if relation(place, survey.location) == "around":
+        return " (the lock lies beside its target)"
+    return " (the old job is fenced off there)" if survey is facts.source else ""
 
 
 def _listing(location: str) -> str:

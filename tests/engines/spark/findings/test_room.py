@@ -86,9 +86,14 @@ def test_no_permission_is_refused_with_the_place_and_can_be_waived() -> None:
     assert not planned(free(10**9), denied=(TARGET,), waive=["permission"]).refusals
 
 
+def test_a_lock_that_cannot_be_taken_beside_the_target_is_refused_before_it_is_tried() -> None:
+    (finding,) = planned(free(10**9), denied=("file:///there",)).refusals
+    assert finding.message == "no permission to write to file:///there (the lock lies beside its target)"
+
+
 def test_a_source_that_cannot_be_fenced_is_refused_but_not_for_a_fork() -> None:
     (finding,) = planned(free(10**9), source_denied=(f"{SOURCE}/commits",)).refusals
-    assert f"{SOURCE}/commits, where the old job is fenced off" in finding.message
+    assert f"{SOURCE}/commits (the old job is fenced off there)" in finding.message
     assert not planned(free(10**9), source_denied=(f"{SOURCE}/commits",), mode="fork").refusals
 
 
