@@ -1,6 +1,6 @@
 """Which Spark goes on with what another one wrote, and what `plan` says of it beforehand.
 
-    python -m tests.acceptance.crossing SPARKS [--state DIRECTORY] [--page FILE] [--writer V] [--minutes N]
+    python -m tests.acceptance.crossing SPARKS [--state DIRECTORY] [--page FILE] [--only TEXT] [--minutes N]
 
 Each kind of state, in each provider, is written by each version of Spark that has it (three batches), and carried on by
 each older one, as `matrix.running` carries on what was changed: over input that touches every key, brings new ones and
@@ -11,6 +11,7 @@ version (scripts/sparks). What was found is kept in the state directory, so that
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import sys
@@ -19,7 +20,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.acceptance.matrix.ground import Order, cell_folder, rows_of  # noqa: F401
+from stateshift.engines.spark import planner, survey
+from stateshift.spec import parse_spec
+from stateshift.storage.opening import open_storage
+from stateshift.survey import ClusterFacts, Facts, Survey
+from tests.acceptance.matrix.ground import Order, rows_of
 from tests.acceptance.matrix.kinds import KINDS, PARTITIONS, PROVIDERS, STATE, Base
 from tests.acceptance.matrix.outcomes import Lines
 from tests.acceptance.matrix.running import QUERIES_MAX, Version
@@ -101,38 +106,94 @@ def _differs(runner: Version, crossing: Crossing, order: Order) -> str:
     return f"OTHER ROWS: {len(lost)} lost ({lost[:2]}), {len(added)} added ({added[:2]})"
 
 
+# -- what we say of it, and the page
+
+MISSED = "MISSED"
+
+HEAD = """# What one Spark wrote, in the hands of an older one
+
+Written by `./scripts/versions`. Each kind of state is written by the Spark of its row (three batches) and carried on by
+that of its column, over input that touches every key that state holds, brings new ones, and then leaves them all behind.
+*Goes on*: what comes out is what its own Spark puts out. *Refused*: it does not, and `plan` says so by name before
+anything moves. *Refused, could*: it went on here, and `plan` refuses it for what it may hold (`list-state` waives it).
+*Warned*: it goes on only with a setting that `plan` names. All of them need the waiver `older-target`.
+
+"""
+
+
+def judged(crossing: Crossing, checkpoint: Path) -> str:
+    """`refuse`, `warn`, or nothing: what a plan says against this reader, but that it is older."""
+    source = survey.survey(open_storage(str(checkpoint)))
+    cluster = ClusterFacts("theirs", "command", crossing.reader, "unknown", reaches=True)
+    job = {"name": "a", "checkpoint_location": str(checkpoint), "remote_location": "/there",
+           "waive": ["paths-stay", "older-target"]}  # fmt: skip
+    spec = parse_spec(json.dumps({"version": 1, "jobs": [job]}))
+    facts = Facts(source, Survey("file:///there", None, "empty", ()), target_cluster=cluster, at=1e12)
+    findings = [one for plan in planner.plan(spec, spec.jobs[0], facts) for one in plan.findings]
+    if any(one.level == "refuse" for one in findings):
+        return "refuse"
+    return "warn" if any(one.level == "warn" and "has to say so" in one.message for one in findings) else ""
+
+
+def cell(told: str | None, ours: str) -> str:
+    if told is None:
+        return "not run"
+    if told:
+        return "refused" if ours == "refuse" else MISSED
+    return {"refuse": "refused, could", "warn": "warned", "": "goes on"}[ours]
+
+
+def page(arguments: argparse.Namespace, found: Lines, runners: dict[str, Version]) -> str:
+    head = " | ".join(("written by", "kind", "provider", *VERSIONS[:-1]))
+    lines = [f"| {head} |", "|---" * (2 + len(VERSIONS)) + "|"]
+    for base in (base for writer in reversed(VERSIONS) for base in bases(writer)):
+        own = [Crossing(base, reader) for reader in VERSIONS[: VERSIONS.index(base.version)]]
+        checkpoint = runners[base.version].ground.place(base.name, "whole") / "checkpoint"
+        if not any(one.name in found.held for one in own):
+            continue
+        cells = [cell(found.held.get(one.name), judged(one, checkpoint)) for one in own]
+        cells += ["-"] * (len(VERSIONS) - 1 - len(cells))
+        lines.append(f"| {base.version} | {base.kind} | {base.provider} | {' | '.join(cells)} |")
+    return HEAD + "\n".join([*lines, ""])
+
+
 def run(arguments: argparse.Namespace) -> int:
-    until = time.monotonic() + 60 * arguments.minutes
-    found = Lines(arguments.state / "crossings")
     runners = {v: Version(v, arguments.state, arguments.sparks / v / "bin" / "python") for v in VERSIONS}
-    every = [one for one in crossings() if arguments.writer in ("", one.base.version)]
+    found = Lines(arguments.state / "crossings")
+    until = time.monotonic() + 60 * arguments.minutes
+    every = [one for one in crossings() if all(word in one.name for word in arguments.only)]
     for writer in reversed(VERSIONS[1:]):
         own = [one for one in every if one.base.version == writer and one.name not in found.held]
-        wanted = list(dict.fromkeys(one.base for one in own))
-        for start in range(0, len(wanted), QUERIES_MAX):
-            some = wanted[start : start + QUERIES_MAX]
-            runners[writer].prepare([(base, part) for base in some for part in ("whole", "untouched")])
-        for base in wanted:
-            if failure := runners[writer].failure(base, "whole") or runners[writer].failure(base, "untouched"):
-                print(f"{writer}/{base.name} did not run: {failure[:300]}", flush=True)
+        _prepare(runners[writer], [one.base for one in own])
         own = [one for one in own if not runners[writer].failure(one.base, "untouched")]
         for reader in VERSIONS:
             theirs = [one for one in own if one.reader == reader]
             for start in range(0, len(theirs), QUERIES_MAX):
                 if time.monotonic() > until:
-                    return 1
-                some_ = theirs[start : start + QUERIES_MAX]
-                for name, told in carried_on(runners[writer], runners[reader], some_):
+                    break
+                for name, told in carried_on(runners[writer], runners[reader], theirs[start : start + QUERIES_MAX]):
                     found.add(name, told)
                     print(f"{name}: {' '.join(told.split())[:300] or 'goes on'}", flush=True)
-    return 0
+    written = page(arguments, found, runners)
+    arguments.page.write_text(written)
+    return int(MISSED in written)
+
+
+def _prepare(runner: Version, wanted: list[Base]) -> None:
+    unique = list(dict.fromkeys(wanted))
+    for start in range(0, len(unique), QUERIES_MAX):
+        some = unique[start : start + QUERIES_MAX]
+        runner.prepare([(base, part) for base in some for part in ("whole", "untouched")])
+    for base in unique:
+        if failure := runner.failure(base, "whole") or runner.failure(base, "untouched"):
+            print(f"{base.version}/{base.name} did not run: {' '.join(failure.split())[:300]}", flush=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sparks", type=Path)
     parser.add_argument("--state", type=Path, default=Path(os.environ.get("STATESHIFT_MATRIX") or ROOT / ".matrix"))
-    parser.add_argument("--writer", default="", choices=["", *VERSIONS])
+    parser.add_argument("--only", action="append", default=[], help="crossings whose names hold this; all of several")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin nothing after so many")
     parser.add_argument("--page", type=Path, default=ROOT / "tests" / "versions.md")
     return run(parser.parse_args())

@@ -5,7 +5,8 @@
     join state format 3, 4       4.1 on, 4.3 on; an older one takes the setting for invalid, and 4.2 stops with "State
                                  format version 4 is under development". (Format 1 goes on everywhere, for inner joins.)
     offset log v2                4.2 on: "UnsupportedLogVersion"; written where sources have names
-    checkpoint format 2          4.0 on: "UnsupportedLogVersion"; before 4.3 the job has to say the format itself
+    checkpoint format 2          4.0 on: "UnsupportedLogVersion"; before 4.3 the job has to say the format itself, and
+                                 4.0 asks for every partition of a limit, of which a newer one has the first alone
     row checksums                4.2 on. Before, they are taken for rows: most queries fail, a join in 4.1 lost rows
     list states of 4.2 on        not before 4.2: values are merged without the comma that is skipped there
     RocksDB changelogs           3.5 on; before, a version is its zip
@@ -23,6 +24,7 @@ from dataclasses import dataclass, replace
 from stateshift.engines.spark.reshaping.wishes import Wishes
 from stateshift.engines.spark.reshaping.zip_format import target_version
 from stateshift.engines.spark.restart.operators import PROVIDER
+from stateshift.formats.spark.offsets import PARTITIONS
 from stateshift.spec import JobSpec
 from stateshift.survey import Facts, Finding, Image
 
@@ -106,6 +108,9 @@ def _of_format(job: JobSpec, wishes: Wishes, image: Image, name: str, target: Ta
     if target.parts < (4, 0):
         fact = f"{name} is of checkpoint format 2, which Spark {target.version} does not read"
         yield target.refused(fact, (4, 0), way=way)
+    elif target.parts == (4, 0) and _is_single(image):
+        fact = f"{name} is of checkpoint format 2 with an operator of one partition, which Spark 4.0 does not take"
+        yield target.refused(fact, (4, 1), way=way)
     elif target.parts < (4, 3) and not _says(job, FORMAT, "2"):
         yield Finding(
             "warn",
@@ -113,6 +118,12 @@ def _of_format(job: JobSpec, wishes: Wishes, image: Image, name: str, target: Ta
             "has to say so, or it does not start",
             hint=f'"{FORMAT}": "2" in its settings; or {way}',
         )
+
+
+def _is_single(image: Image) -> bool:
+    """A newer Spark's operator that has one shard, where the query has more."""
+    newer = image.written_by not in (None, "4.0 or later")
+    return newer and image.settings.get(PARTITIONS) != "1" and any(one.shards == 1 for one in image.operators)
 
 
 def _says(job: JobSpec, setting: str, value: str) -> bool:
