@@ -23,7 +23,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 # The findings that may be waived, by the names that the findings give.
-WAIVERS = ("paths-stay", "older-target", "zip-format", "operators-stay")
+WAIVERS = (
+    *("paths-stay", "older-target", "zip-format", "operators-stay"),
+    *("permission", "space", "target-reach", "lost-offsets", "list-state"),
+)
 
 Mode = Literal["move", "fork"]
 Verify = Literal["entries", "digests", "none"]
@@ -81,6 +84,15 @@ class DataSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class KafkaSpec:
+    """The brokers from which the job reads afterwards: no checkpoint names them. `properties` is a file on this machine
+    with what a client needs beside: credentials are only there."""
+
+    bootstrap_servers: str
+    properties: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FlinkJob:
     """What only Flink's dialect of INFORE D5.2 has (IF-1)."""
 
@@ -113,6 +125,7 @@ class JobSpec:
     stop: Mapping[str, Any] = field(default_factory=dict)
     transform: tuple[Mapping[str, Any], ...] = ()
     data: tuple[DataSpec, ...] = ()
+    kafka: KafkaSpec | None = None
     mode: Mode = "move"
     verify: Verify = "entries"
     planned_batch: Literal["keep", "drop"] = "keep"
