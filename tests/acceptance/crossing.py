@@ -113,10 +113,11 @@ MISSED = "MISSED"
 HEAD = """# What one Spark wrote, in the hands of an older one
 
 Written by `./scripts/versions`. Each kind of state is written by the Spark of its row (three batches) and carried on by
-that of its column, over input that touches every key that state holds, brings new ones, and then leaves them all behind.
+that of its column, over input that touches every key that state holds, brings new ones, and then leaves all behind.
 *Goes on*: what comes out is what its own Spark puts out. *Refused*: it does not, and `plan` says so by name before
 anything moves. *Refused, could*: it went on here, and `plan` refuses it for what it may hold (`list-state` waives it).
-*Warned*: it goes on only with a setting that `plan` names. All of them need the waiver `older-target`.
+*Warned*: it goes on only with a setting that `plan` names. All of them need the waiver `older-target`. What the kinds
+and providers are is told in [matrix.md](matrix.md).
 
 """
 
