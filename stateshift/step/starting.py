@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from stateshift.clusters.protocol import Cluster, JobState, JobStatus, StopRequest, Submission
-from stateshift.errors import ClusterError
+from stateshift.errors import ClusterError, StalePlan
+from stateshift.step.jobs import FenceSource
 from stateshift.step.marks import NoFiles, content_of, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
@@ -18,7 +19,8 @@ from stateshift.world import World
 
 @dataclass(frozen=True, slots=True)
 class SubmitJob(NoFiles):
-    """Find the tag, else submit with it."""
+    """Find the tag, else submit with it. Not while the old job may still commit: whether its fences hold is asked once
+    more, since not every store lets an engine create exclusively."""
 
     kind: ClassVar[str] = "SubmitJob"
     name: str
@@ -29,6 +31,7 @@ class SubmitJob(NoFiles):
     options: Mapping[str, Any]
     environment: Mapping[str, str]
     attempt: int = 1
+    fences: tuple[FenceSource, ...] = ()
 
     def describe(self) -> str:
         return f"start {self.job} on {self.cluster} from {self.location}"
@@ -42,6 +45,15 @@ class SubmitJob(NoFiles):
         there = status.state not in (JobState.ABSENT, JobState.UNKNOWN)
         return self._submitted(tag, world, status.id or tag if there else None)
 
+    def _refuse_unfenced(self, world: World) -> None:
+        broken = [one for fence in self.fences for one in fence.holds(world, {})]
+        if broken:
+            raise StalePlan(
+                f"{broken[0].place} is no longer our fence: the old job has gone on after it was fenced",
+                hint="stop the old job for good, take this back (`stateshift rollback WORKDIR`), and plan again; the "
+                "new job was not started",
+            )
+
     def again(self, world: World) -> Evidence:
         """Start the job once more if it failed, as the person knows who was told so. One that did not is left alone."""
         tag, status = _latest(world.cluster(self.cluster), _first(world, self.job, self.attempt))
@@ -51,6 +63,7 @@ class SubmitJob(NoFiles):
 
     def _submitted(self, tag: str, world: World, job: str | None) -> Evidence:
         if job is None:
+            self._refuse_unfenced(world)
             job = world.cluster(self.cluster).submit(
                 Submission(tag, self.job, self.location, self.connection, self.options, self.environment)
             )

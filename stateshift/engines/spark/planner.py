@@ -327,6 +327,7 @@ def _start(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[Ph
         options=job.submit.options,
         environment=job.submit.environment,
         attempt=facts.attempt,
+        fences=tuple(step for step in _halt_steps(job, facts) if isinstance(step, FenceSource)),
     )
     yield Phase("submit", (submit,))
     commits, idles = _awaited(images)
