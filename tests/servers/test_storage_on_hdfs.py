@@ -45,10 +45,11 @@ def way(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def reopen(way: str, single: Servers) -> Reopen:
+# The default run moves jobs and checkpoints natively, which takes all of these promises for granted.
+@pytest.fixture(params=["web", pytest.param("native", marks=pytest.mark.slow)])
+def reopen(request: pytest.FixtureRequest, single: Servers) -> Reopen:
     place = f"{uuid.uuid4().hex}/a b/place%20#?"
-    return lambda: on(single, "hdfs-a", way, place)
+    return lambda: on(single, "hdfs-a", str(request.param), place)
 
 
 @pytest.mark.parametrize("name", NAMES)
