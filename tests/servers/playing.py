@@ -195,10 +195,8 @@ class Ground:
         if self.scene.route == "hdfs-s3":
             wanted.append(f"s3a-spark-{self.scene.version}")
             settings |= self._s3a
-        if wanted:
-            jars = ":".join(f"{downloads.jars(name)}/*" for name in wanted)
-            settings |= {"spark.driver.extraClassPath": jars, "spark.executor.extraClassPath": jars}
-        return settings
+        found = ":".join(str(jar) for name in wanted for jar in sorted(downloads.jars(name).glob("*.jar")) if _ours(jar))
+        return settings | ({f"spark.{one}.extraClassPath": found for one in ("driver", "executor")} if found else {})
 
     @property
     def _s3a(self) -> dict[str, Any]:
@@ -236,6 +234,11 @@ class Ground:
         for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def _ours(jar: Path) -> bool:
+    """Spark's own Jackson is to be found first: Amazon's SDK brings another version."""
+    return not jar.name.startswith(("jackson-core", "jackson-databind", "jackson-annotations"))
 
 
 def _running(word: str) -> list[int]:
