@@ -27,8 +27,9 @@ RUN_BY = {
     "fork.json": "servers/test_examples.py",
     "transform.json": "servers/test_examples.py",
     "infore-spark.json": "servers/test_examples.py",
-    "livy.json": "servers/test_examples_with_jobs.py",
-    "standalone.json": "servers/test_examples_with_jobs.py",
+    "livy.json": "servers/test_scenes.py",
+    "standalone.json": "servers/test_scenes.py",
+    "kafka-to-s3.json": "servers/test_scenes.py",
     "infore-flink.json": "test_examples.py",
 }
 

@@ -63,12 +63,12 @@ class Ground:
     def play(self) -> Any:
         """The whole of it; returns the report of the move."""
         self.feed(0, 20)
-        self.said("apply", self.spec("first", restart=False), "--yes", "--workdir", self.folder / "runs" / "first")
+        self.start()
         self.until(lambda: self.committed(self.here), "the job has not started")
         self.feed(20, 30)
         self.until(lambda: self.recognise().total() > 0, "nothing comes out")
         workdir = self.folder / "runs" / "move"
-        report = self.moved(self.spec("move"), workdir)
+        report = self.moved(self.move(), workdir)
         assert report["state"] == "finished"
         assert self.was_stopped(workdir)
         assert self.committed(self.there)
@@ -79,6 +79,9 @@ class Ground:
         self.until(lambda: self.recognise().total() >= due.total(), "the results are not complete")
         assert self.recognise() == due
         return report
+
+    def start(self) -> None:
+        self.said("apply", self.spec("first", restart=False), "--yes", "--workdir", self.folder / "runs" / "first")
 
     def moved(self, spec: Path, workdir: Path) -> Any:
         words = ("apply", str(spec), "--yes", "--workdir", str(workdir))
@@ -139,6 +142,9 @@ class Ground:
 
     # What the specs say.
 
+    def move(self) -> Path:
+        return self.spec("move")
+
     def spec(self, name: str, restart: bool = True) -> Path:
         job: dict[str, Any] = {
             "name": self.name,
@@ -195,8 +201,9 @@ class Ground:
         if self.scene.route == "hdfs-s3":
             wanted.append(f"s3a-spark-{self.scene.version}")
             settings |= self._s3a
-        found = ":".join(str(jar) for name in wanted for jar in sorted(downloads.jars(name).glob("*.jar")) if _ours(jar))
-        return settings | ({f"spark.{one}.extraClassPath": found for one in ("driver", "executor")} if found else {})
+        jars = [jar for name in wanted for jar in sorted(downloads.jars(name).glob("*.jar")) if _ours(jar)]
+        path = ":".join(map(str, jars))
+        return settings | ({f"spark.{one}.extraClassPath": path for one in ("driver", "executor")} if jars else {})
 
     @property
     def _s3a(self) -> dict[str, Any]:
@@ -252,17 +259,23 @@ def _running(word: str) -> list[int]:
 
 
 @contextmanager
-def ground(scene: Scene, servers: Servers, folder: Path) -> Iterator[Ground]:
+def ready(scene: Scene, servers: Servers, *more: str) -> Iterator[dict[str, str]]:
     """With the servers that it needs, and the environment set for whatever is opened in this process."""
-    for name in scene.servers:
+    for name in (*scene.servers, *more):
         servers.up(name)
     with pytest.MonkeyPatch.context() as here:
         for key, value in servers.exports().items():
             here.setenv(key, value)
         s3.forget()
-        made = Ground(scene, servers, servers.exports(), folder)
+        yield servers.exports()
+        s3.forget()
+
+
+@contextmanager
+def ground(scene: Scene, servers: Servers, folder: Path) -> Iterator[Ground]:
+    with ready(scene, servers) as exports:
+        made = Ground(scene, servers, exports, folder)
         try:
             yield made
         finally:
             made.end()
-            s3.forget()

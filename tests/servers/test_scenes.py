@@ -3,16 +3,20 @@ and whatever it reads: what comes out is what an unmoved job would have written,
 
 from __future__ import annotations
 
+import getpass
 import itertools
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.support import ROOT
-from tests.servers.playing import ground
+from tests.servers.playing import ground, ready
+from tests.servers.playing_examples import Example, OnASpark, OnLivy
 from tests.servers.scenes import DEFAULT, SCENES, Scene
+from tests.support import s3
 from tests.support.servers import NAMES, S3_CREDENTIALS, Servers, Unavailable, downloads, group
 
 AXES = [
@@ -61,3 +65,83 @@ def test_a_job_that_is_moved_writes_what_an_unmoved_one_would(scene: Scene, serv
     with ground(scene, servers, tmp_path) as place:
         report = place.play()
         assert report["report"]["downtime_seconds"] > 0
+
+
+@pytest.mark.servers
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.row("IS-6", "IS-15", "IS-19")
+def test_the_example_of_livy_moves_a_batch_that_somebody_else_submitted(servers: Servers, tmp_path: Path) -> None:
+    scene = Scene("windows", "files", "hdfs-hdfs", "livy", "plain")
+    password = tmp_path / "livy-password"
+    password.write_text("nobody asks for it\n")
+    with ready(scene, servers) as exports:
+        here, there = (f"hdfs://{name}/{tmp_path.name}" for name in ("hdfs-a", "hdfs-b"))
+        play(OnLivy(scene, servers, exports, tmp_path, "livy.json", here, there, {
+            "http://livy.old.example:8998": exports["STATESHIFT_LIVY"],
+            "https://livy.new.example:8998": exports["STATESHIFT_LIVY"],
+            "/etc/stateshift/livy-password": str(password),
+            '"proxy_user": "orders"': f'"proxy_user": "{getpass.getuser()}"',
+            "hdfs://old": here,
+            "hdfs://new": there,
+        }))  # fmt: skip
+
+
+@pytest.mark.servers
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.row("IS-6", "IS-19")
+def test_the_example_of_a_standalone_master_moves_a_driver_that_somebody_else_submitted(
+    servers: Servers, tmp_path: Path
+) -> None:
+    scene = Scene("dedup", "files", "hdfs-hdfs", "standalone", "plain")
+    with ready(scene, servers) as exports:
+        here, there = (f"hdfs://{name}/{tmp_path.name}" for name in ("hdfs-a", "hdfs-b"))
+        masters = {
+            f"http://master.{which}.example:{port}": exports[f"STATESHIFT_SPARK_A_{kind}"]
+            for which in ("old", "new")
+            for port, kind in ((6066, "REST"), (8080, "UI"))
+        }
+        sizes = {'"driver_memory": "2g"': '"driver_memory": "512m"', '"4g"': '"512m"'}
+        places = {**masters, **sizes, "/opt/": f"{tmp_path}/opt/", "hdfs://old": here, "hdfs://new": there}
+        play(
+            OnASpark(
+                scene, servers, exports, tmp_path, "standalone.json", here, there, places, named="orders-production"
+            )
+        )
+
+
+@pytest.mark.servers
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.row("IS-14", "IS-16", "IS-19")
+def test_the_example_of_kafka_and_s3_moves_a_job_from_spark_submit_to_a_standalone_master(
+    servers: Servers, tmp_path: Path
+) -> None:
+    scene = Scene("join", "kafka", "hdfs-s3", "standalone", "plain")
+    with ready(scene, servers) as exports:
+        here, there = f"hdfs://hdfs-a/{tmp_path.name}", f"s3a://{s3.BUCKET}/{tmp_path.name}"
+        made = OnASpark(scene, servers, exports, tmp_path, "kafka-to-s3.json", here, there, {}, by="submit")
+        play(
+            replace(
+                made,
+                places={
+                    '"master": "yarn"': '"master": "local[2]"',
+                    "http://master.cloud.example:6066": exports["STATESHIFT_SPARK_B_REST"],
+                    "http://master.cloud.example:8080": exports["STATESHIFT_SPARK_B_UI"],
+                    "/opt/kafka/*:/opt/s3a/*": str(made.settings["spark.driver.extraClassPath"]),
+                    "https://s3.cloud.example": exports["AWS_ENDPOINT_URL_S3"],
+                    "/opt/jobs": f"{tmp_path}/opt/jobs",
+                    "hdfs://hadoop": here,
+                    "s3a://cloud": there,
+                },
+            )
+        )
+
+
+def play(example: Example) -> None:
+    try:
+        report = example.play()
+    finally:
+        example.end()
+    assert report["report"]["downtime_seconds"] > 0
