@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from collections import Counter
@@ -178,10 +179,14 @@ class Ground:
         """Another one than that of the Python that runs stateshift."""
         if self.scene.version == "4.3":
             return {}
-        home = downloads.spark("3.5.9")
+        home = self._home
         python = spark.python_of(home)
         environment = {"SPARK_HOME": str(home), "PYSPARK_PYTHON": python, "PYSPARK_DRIVER_PYTHON": python}
         return {"spark_submit": str(home / "bin" / "spark-submit"), "environment": environment}
+
+    @property
+    def _home(self) -> Path:
+        return downloads.spark("3.5.9") if self.scene.version == "3.5" else spark.installed_home()
 
     @property
     def submit(self) -> dict[str, Any]:
@@ -201,7 +206,9 @@ class Ground:
         if self.scene.route == "hdfs-s3":
             wanted.append(f"s3a-spark-{self.scene.version}")
             settings |= self._s3a
-        jars = [jar for name in wanted for jar in sorted(downloads.jars(name).glob("*.jar")) if _ours(jar)]
+        found = [jar for name in wanted for jar in sorted(downloads.jars(name).glob("*.jar"))]
+        known = {_artifact(jar) for jar in self._home.joinpath("jars").glob("*.jar")}
+        jars = [jar for jar in found if _artifact(jar) not in known]  # what Spark has itself may be of another version
         path = ":".join(map(str, jars))
         return settings | ({f"spark.{one}.extraClassPath": path for one in ("driver", "executor")} if jars else {})
 
@@ -243,9 +250,8 @@ class Ground:
                 os.kill(pid, signal.SIGKILL)
 
 
-def _ours(jar: Path) -> bool:
-    """Spark's own Jackson is to be found first: Amazon's SDK brings another version."""
-    return not jar.name.startswith(("jackson-core", "jackson-databind", "jackson-annotations"))
+def _artifact(jar: Path) -> str:
+    return re.sub(r"-\d.*", "", jar.name)
 
 
 def _running(word: str) -> list[int]:

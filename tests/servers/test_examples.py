@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,15 @@ import pytest
 from stateshift.formats import uid
 from stateshift.storage.opening import open_storage
 from stateshift.storage.protocol import Storage
-from tests.acceptance.support import environment
+from tests.acceptance.support import stateshift
 from tests.look.golden_images import NEWEST, contents, write
 from tests.support import s3
 from tests.support.checkpoints import Checkpoint, held
 from tests.support.examples import example
-from tests.support.moving import said
 from tests.support.servers import Servers, group
 
 pytestmark = pytest.mark.servers
+Said = Callable[..., Any]
 BUCKETS = ("production", "test", "old", "new", "chania")
 
 # How an operator's own program may speak for its cluster; a job that runs commits a batch.
@@ -60,7 +60,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 @pytest.fixture
 def exports(servers: Servers) -> Iterator[dict[str, str]]:
     with s3.exported(servers, s3.MOTO) as exports:
-        yield {**environment(), **exports}
+        yield exports
 
 
 def put(location: str, checkpoint: Checkpoint, prefix: str = "") -> Storage:
@@ -69,19 +69,23 @@ def put(location: str, checkpoint: Checkpoint, prefix: str = "") -> Storage:
     return storage
 
 
-def applied(exports: dict[str, str], spec: Path) -> Any:
-    told = said(exports, "apply", str(spec), "--yes", "--workdir", str(spec.parent / "run"))
-    assert told["state"] == "finished"
-    return told
+@pytest.fixture
+def said(exports: dict[str, str], tmp_path: Path) -> Said:
+    """What the command line answers, in the test's folder."""
+    return lambda *words: stateshift(*words, "--json", cwd=tmp_path, env=exports).json
+
+
+def apply(said: Said, spec: Path) -> None:
+    assert said("apply", spec, "--yes", "--workdir", spec.parent / "run")["state"] == "finished"
 
 
 @pytest.mark.row("IS-2", "IS-4", "IS-16")
-def test_infore_s_dialect_merges_three_and_takes_them_to_another_hdfs(exports: dict[str, str], tmp_path: Path) -> None:
+def test_infore_s_dialect_merges_three_and_takes_them_to_another_hdfs(said: Said, tmp_path: Path) -> None:
     here, there = "hdfs://hdfs-a/checkpoints", "hdfs://hdfs-b/checkpoints"
     for name in ("traffic", "buses", "trams", "weather"):
         put(f"{here}/{name}", Checkpoint(), uid.directory_name(name))
     weather = held(open_storage(f"{here}/weather"))
-    applied(exports, example("infore-spark.json", tmp_path, {
+    apply(said, example("infore-spark.json", tmp_path, {
         "hdfs://athens:8020": "hdfs://hdfs-a", "hdfs://chania:8020": "hdfs://hdfs-b",
     }))  # fmt: skip
     moved = held(open_storage(f"{there}/traffic"))
@@ -91,50 +95,51 @@ def test_infore_s_dialect_merges_three_and_takes_them_to_another_hdfs(exports: d
 
 
 @pytest.mark.row("IS-5", "IS-8")
-def test_a_workflow_goes_from_hdfs_to_s3_under_its_names(exports: dict[str, str], tmp_path: Path) -> None:
+def test_a_workflow_goes_from_hdfs_to_s3_under_its_names(said: Said, tmp_path: Path) -> None:
     here = open_storage("hdfs://hdfs-a/workflows/studio")
     hashed = uid.PROFILES["java-signed"]
     names = ("Aggregate (5)", "Join [a/b] (orders & payments)")
     directories = [uid.directory_name(name, hashed.p, hashed.m, hashed.offset, hashed.signed) for name in names]
     for number, directory in enumerate([*directories, "9123223_mytest"]):
         Checkpoint(keys=number + 1).write(here, directory)
-    applied(exports, example("workflow.json", tmp_path, {"hdfs://athens:8020": "hdfs://hdfs-a"}))
+    apply(said, example("workflow.json", tmp_path, {"hdfs://athens:8020": "hdfs://hdfs-a"}))
     index = json.loads(open_storage("s3a://chania/workflows/studio").read("_stateshift/operators.json"))
     assert index["operators"] == {**dict(zip(names, directories, strict=True)), "Union": "9123223_mytest"}
-    assert said(exports, "verify", "s3a://chania/workflows/studio", "--deep")["restartable"]
+    assert said("verify", "s3a://chania/workflows/studio", "--deep")["restartable"]
 
 
-def test_state_goes_back_is_spread_and_converted(exports: dict[str, str], tmp_path: Path) -> None:
+def test_state_goes_back_is_spread_and_converted(said: Said, tmp_path: Path) -> None:
     here, there = "hdfs://hdfs-a/checkpoints/orders", "hdfs://hdfs-a/checkpoints/orders-64"
     write(open_storage(here), contents(NEWEST["custom"]))
     places = {"hdfs://namenode:8020": "hdfs://hdfs-a", '"batch": 1041': '"batch": 1'}
-    applied(exports, example("transform.json", tmp_path, places))
-    told = said(exports, "inspect", there)
-    assert said(exports, "verify", there, "--deep")["restartable"]
-    assert told == {}
+    apply(said, example("transform.json", tmp_path, places))
+    assert said("verify", there, "--deep")["restartable"]
+    told = said("inspect", there)
+    assert told["epoch"] == 1
+    assert [(one["provider"], one["shards"]) for one in told["operators"]] == [("rocksdb", 64)]
 
 
-def test_a_fork_for_a_test_cluster_leaves_the_job_alone(exports: dict[str, str], tmp_path: Path) -> None:
+def test_a_fork_for_a_test_cluster_leaves_the_job_alone(said: Said, tmp_path: Path) -> None:
     here, there = "s3a://production/checkpoints/orders", "s3a://test/checkpoints/orders"
     before = held(put(here, Checkpoint(planned=True)))
-    applied(exports, example("fork.json", tmp_path))
+    apply(said, example("fork.json", tmp_path))
     assert held(open_storage(here)) == before
     copied = held(open_storage(there))
     assert copied["metadata"] != before["metadata"]
     assert copied["commits/2"] == before["commits/2"]
     assert "offsets/3" not in copied
-    assert said(exports, "diff", here, there)["equal"]
+    assert said("diff", here, there)["equal"]
 
 
 @pytest.mark.row("IS-19")
-def test_commands_of_one_s_own_find_stop_and_start_the_job(exports: dict[str, str], tmp_path: Path) -> None:
+def test_commands_of_one_s_own_find_stop_and_start_the_job(said: Said, tmp_path: Path) -> None:
     put("s3a://old/checkpoints/orders", Checkpoint())
     program = tmp_path / "ci" / "spark"
     program.parent.mkdir()
     program.write_text(PROGRAM)
     program.chmod(0o755)
     (tmp_path / "ci" / "orders").write_text("running")  # as a person has started it
-    applied(exports, example("command.json", tmp_path))
+    apply(said, example("command.json", tmp_path))
     assert (tmp_path / "ci" / "orders").read_text() == "finished"
     assert [path.read_text() for path in (tmp_path / "ci").glob("20*")] == ["running"]
     assert "commits/3" in held(open_storage("s3a://new/checkpoints/orders"))

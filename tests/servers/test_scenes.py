@@ -15,7 +15,7 @@ import pytest
 from tests.acceptance.support import ROOT
 from tests.servers.playing import ground, ready
 from tests.servers.playing_examples import Example, OnASpark, OnLivy
-from tests.servers.scenes import DEFAULT, SCENES, Scene
+from tests.servers.scenes import DEFAULT, DEMO, SCENES, Scene
 from tests.support import s3
 from tests.support.servers import NAMES, S3_CREDENTIALS, Servers, Unavailable, downloads, group
 
@@ -33,8 +33,8 @@ def test_every_two_values_of_different_axes_meet_in_some_scene() -> None:
     assert met == {pair for a, b in itertools.combinations(AXES, 2) for pair in itertools.product(a, b)}
 
 
-def test_every_value_of_every_axis_is_in_a_scene_of_the_default_run() -> None:
-    assert [{scene.axes[axis] for scene in DEFAULT} for axis in range(len(AXES))] == AXES
+def test_every_value_of_every_axis_is_in_the_default_run() -> None:
+    assert [{scene.axes[axis] for scene in (*DEFAULT, *DEMO)} for axis in range(len(AXES))] == AXES
 
 
 @pytest.fixture(scope="module")
