@@ -181,3 +181,4 @@ class Facts:
     rates: Rates | None = None
     at: float = 0.0
     others: tuple[Survey, ...] = ()
+    attempt: int = 1  # how often this run has tried to move the job, this time included

@@ -48,7 +48,7 @@ SPARK_ROWS = (
     ("deep", "reshaping"),
     ("survey", "restart", "endpoints", "schemas"),
     ("entries", "decoding"),
-    ("layout", "reading", "chains", "places", "bundles"),
+    ("layout", "reading", "chains", "places", "bundles", "naming", "dividing"),
 )
 SPARK_ROW_OF = {part: number for number, parts in enumerate(SPARK_ROWS) for part in parts}
 

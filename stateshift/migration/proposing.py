@@ -15,6 +15,7 @@ from stateshift.estimating import estimated, probe
 from stateshift.migration.doors import Doors
 from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
+from stateshift.spec.waves import in_waves, sharing
 from stateshift.storage import locations
 from stateshift.storage.opening import real_location
 from stateshift.storage.protocol import Storage
@@ -79,7 +80,7 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
     if job.submit is not None and job.target_cluster is not None:
         check_submit(spec.cluster(job.target_cluster).kind, job.submit.options, f"/jobs/{spec.jobs.index(job)}/submit")
     source = doors.open_storage(job.source)
-    surveyed = _surveyed(kind.survey(source, changes=job.transform), source)
+    surveyed = kind.own_part(spec, job, _surveyed(kind.survey(source, changes=job.transform), source))
     return Facts(
         source=surveyed,
         target=_survey(spec, job.target, doors) if job.target else surveyed,
@@ -107,13 +108,17 @@ def propose(spec: Spec, doors: Doors, workdir: Workdir, only: str | None = None)
 
 
 def jobs_of(spec: Spec, only: str | None) -> tuple[JobSpec, ...]:
-    """The jobs to work on: all, or the one whose name matches (IS-3)."""
+    """The jobs to work on, in the order in which they move: all, or the one whose name matches (IS-3)."""
     if only is None:
-        return spec.jobs
+        return tuple(job for wave in in_waves(spec) for job in wave)
     job = spec.job(only)
     if job is None:
         names = ", ".join(sorted(job.name for job in spec.jobs))
         raise PlanError(f"the spec has no job {only!r}", hint=f"--job takes one of: {names}")
+    others = sharing(spec, job)
+    if others:
+        raise PlanError(f"{only!r} shares its source with {others[0].name!r}: they move together",
+                        hint="leave out --job, or make a spec of the jobs that move")  # fmt: skip
     return (job,)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from stateshift.spec.model import WAIVERS, FlinkJob, JobSpec, Mode, Spec, SubmitSpec, Verify
+from stateshift.spec.model import WAIVERS, FlinkJob, JobSpec, Mode, OnFailure, Spec, SubmitSpec, Verify
 
 Engine = Literal["spark", "flink"]
 
@@ -172,6 +172,15 @@ SPEC = Keys(
         "True: the jobs exist, move and start again. False: a first deployment; they are prepared and started.",
         Spec, "restart"),
     Key("jobs", "jobs", "The jobs in the order in which they move: a list, or a map by name.", Spec, "jobs"),
+    Key("waves", "waves",
+        "Which jobs move together, phase by phase: a list of waves in their order, each a list of jobs' names; every "
+        "job is in one. Left out, jobs move one after the other, and those that share a source together.",
+        Spec, "waves"),
+    Key("on_failure", "choice",
+        "What becomes of the others when a job fails. stop: nothing more is begun, a person decides. finish: the wave "
+        "that failed is taken back, the others are carried out. rollback: the whole run is taken back; a wave whose "
+        "job has committed on its target since stays where it is. discard: those waves, too.",
+        Spec, "on_failure", choices=get_args(OnFailure)),
     Key("clusters", "clusters", "Where jobs run: a map by name, or a list.", Spec, "clusters"),
     Key("uid_hash", "uid_hash", "How an operator's name becomes its directory: a profile's name, or constants.",
         Spec, "uid_hash"),
@@ -191,6 +200,9 @@ SUBMIT = Keys(
     Key("environment", "environment", "Variables of the job's own environment.", SubmitSpec, "environment"),
     Key("seconds_max", "number", "How long to wait for the first committed batch.", SubmitSpec, "seconds_max"),
 )
+
+# One wave of `waves`.
+WAVE = Key("wave", "texts", "The jobs that move together.")
 
 STOP = Keys(
     Key("seconds_max", "number", "How long to wait for a graceful stop."),

@@ -3,6 +3,8 @@
     Spec                    one migration
       clusters                named places where jobs run
       jobs                    in the order in which they move
+      waves                   which of them move together, by name; empty where that is left to us (`spec.waves`)
+      on_failure              what becomes of the other jobs when one fails
         source, target          locations; without a target the job stays where it is
         merge_locations         directories whose content joins the source first (Algorithm 5)
         operators               names (= UIDs), with the directory where somebody else chose one
@@ -21,10 +23,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 # The findings that may be waived, by the names that the findings give.
-WAIVERS = ("paths-stay", "older-target", "zip-format")
+WAIVERS = ("paths-stay", "older-target", "zip-format", "operators-stay")
 
 Mode = Literal["move", "fork"]
 Verify = Literal["entries", "digests", "none"]
+
+# Stop there and let a person decide; take the wave that failed back and finish the others; take the whole run back, as
+# far as no job has committed on its target since; take back those, too.
+OnFailure = Literal["stop", "finish", "rollback", "discard"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +132,8 @@ class Spec:
     engine: Literal["spark", "flink"]
     jobs: tuple[JobSpec, ...]
     restart: bool = True
+    waves: tuple[tuple[str, ...], ...] = ()
+    on_failure: OnFailure = "stop"
     clusters: tuple[ClusterSpec, ...] = ()
     uid_hash: HashProfile = HashProfile()
     production: bool = False

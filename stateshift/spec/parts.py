@@ -3,6 +3,7 @@
     clusters    {"a": {"kind": "manual", ...}}  or  [{"name": "a", "kind": "manual", ...}]
     operators   ["A", "B"]  or  [{"name": "A", "directory": "d"}]  or  {"A": "d", "B": null}
     submit      {"environment": {...}, "seconds_max": 300, anything the cluster takes}
+    waves       [["A", "B"], ["C"]]
     data        [{"source": ..., "target": ..., "copy": true}]
     uid_hash    "java-signed"  or  {"p": 31, "m": 1000000009, "offset": -96, "signed": false}
 
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from stateshift.spec.changes import read_changes
-from stateshift.spec.keys import CLUSTER, DATA, HASH, OPERATOR, PROFILES, STOP, SUBMIT, THROTTLE, Key, fold
+from stateshift.spec.keys import CLUSTER, DATA, HASH, OPERATOR, PROFILES, STOP, SUBMIT, THROTTLE, WAVE, Key, fold
 from stateshift.spec.model import ClusterSpec, DataSpec, HashProfile, OperatorSpec, SubmitSpec
 from stateshift.spec.place import Place
 from stateshift.spec.secret import refuse_secrets
@@ -110,6 +111,18 @@ def _stop(reader: Reader, place: Place) -> dict[str, Any]:
     return {**reader.fields(STOP, known), **{key: place.value[key] for key in options}}
 
 
+def _waves(reader: Reader, place: Place) -> tuple[tuple[str, ...], ...]:
+    if not reader.is_a(place, list, "a list of waves, each a list of jobs' names"):
+        return ()
+    waves = []
+    for wave in place.items:
+        names = reader.value(WAVE, wave) if reader.is_a(wave, list, "a list of jobs' names") else ()
+        if not names:
+            reader.complaints.add(wave, "a wave without jobs", "at least one job's name")
+        waves.append(names or ())
+    return tuple(waves)
+
+
 def _data(reader: Reader, place: Place) -> tuple[DataSpec, ...]:
     items = list(place.items) if reader.is_a(place, list, "a list of {source, target, copy}") else []
     read = [_datum(reader, item) for item in items]
@@ -154,6 +167,7 @@ _READ: dict[str, Callable[[Reader, Place], Any]] = {
     "operators": _operators,
     "submit": _submit,
     "stop": _stop,
+    "waves": _waves,
     "data": _data,
     "uid_hash": _uid_hash,
     "throttle": _throttle,

@@ -158,6 +158,7 @@ _INLINE: dict[str, Schema] = {
     "version": {"const": 1},
     "jobs": {"anyOf": _list_or_map("job"), "minItems": 1, "minProperties": 1},
     "clusters": {"anyOf": _list_or_map("cluster")},
+    "waves": {"type": "array", "items": {"type": "array", "items": _TEXT, "minItems": 1}},
     "data": {"type": "array", "items": {"$ref": "#/$defs/datum"}},
     "transform": {"type": "array", "items": {"$ref": "#/$defs/change"}},
     "batch": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": _WHOLE}]},

@@ -127,6 +127,8 @@ def specs(draw: Any) -> Spec:
         engine=engine,
         jobs=tuple(jobs),
         restart=draw(st.booleans()),
+        waves=draw(st.sampled_from([(), (tuple(names),), tuple((name,) for name in reversed(names))])),
+        on_failure=draw(st.sampled_from(["stop", "finish", "rollback", "discard"])),
         clusters=tuple(ClusterSpec(name, draw(st.sampled_from(CLUSTER_KINDS)), draw(OPTIONS)) for name in clusters),
         uid_hash=draw(HASHES),
         production=draw(st.booleans()),

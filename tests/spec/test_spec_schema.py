@@ -20,6 +20,8 @@ INVALID = sorted(set((CONFIGS / "invalid").glob("*.json")) - set(EXPECTED))
 ENVIRONMENT = {
     "DEMO_DIR": "/demo",
     "DEMO_NAME": "demo-1",
+    "FAR_APPLICATION": "/opt/jobs/far.py",
+    "FAR_CONNECTION": "far.example:6066",
     **{f"STATESHIFT_SPARK_{x}_{kind}": f"http://h:{n}" for x, n in (("A", 1), ("B", 2)) for kind in ("REST", "UI")},
 }
 VALIDATOR = jsonschema.Draft202012Validator(spec_schema())

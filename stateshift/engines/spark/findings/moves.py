@@ -12,8 +12,8 @@ from shlex import quote
 
 from stateshift.engines.spark.findings.changes import of_changes
 from stateshift.engines.spark.layout import SINK_LOG, deepest_above, under
+from stateshift.engines.spark.naming import directory_of
 from stateshift.engines.spark.places import covered, needed_embedded
-from stateshift.formats import uid
 from stateshift.spec import JobSpec, Spec
 from stateshift.spec.location import relation
 from stateshift.survey import EmbeddedPath, Facts, Finding, Image
@@ -50,12 +50,7 @@ def directories(spec: Spec, job: JobSpec, facts: Facts) -> dict[str, str]:
     names: dict[str, str] = {}
     for survey in (*facts.merges, facts.source):
         names.update(survey.names)
-    profile = spec.uid_hash
-    for operator in job.operators:
-        names[operator.name] = operator.directory or uid.directory_name(
-            operator.name, profile.p, profile.m, profile.offset, profile.signed
-        )
-    return names
+    return names | {operator.name: directory_of(spec, operator, names) for operator in job.operators}
 
 
 def taking_back(run: str) -> str:
