@@ -15,7 +15,8 @@ from stateshift.clusters.protocol import Submission
 from stateshift.spec.model import ClusterSpec
 from stateshift.storage.opening import open_storage
 from tests.acceptance.support import ROOT
-from tests.servers.playing import APPLICATION, Ground
+from tests.servers.playing import Ground
+from tests.servers.scene_specs import APPLICATION
 from tests.support.examples import example
 
 
