@@ -57,7 +57,9 @@ class Example(Ground):
     def install(self, location: str) -> None:
         """The program and the package, at a location that the cluster can read."""
         storage = open_storage(location)
-        for path, content in (("jobs/orders.py", self.program()), ("stateshift.zip", package())):
+        zipped = package()
+        files = {"jobs/orders.py": self.program(), "jobs/stateshift.zip": zipped, "stateshift.zip": zipped}
+        for path, content in files.items():
             storage.write(path, lambda content=content: iter((content,)))  # type: ignore[misc]
 
 

@@ -30,7 +30,8 @@ PROGRAM = f"""#!{sys.executable}
 import os, pathlib, sys
 from stateshift.storage.opening import open_storage
 
-verb, job = sys.argv[1], pathlib.Path(__file__).with_name(os.environ["STATESHIFT_TAG"] or os.environ["STATESHIFT_JOB"])
+verb, name = sys.argv[1], os.environ["STATESHIFT_TAG"] or os.environ["STATESHIFT_JOB"] or "none"
+job = pathlib.Path(__file__).with_name(name)
 if verb == "find":
     print(job.read_text() if job.exists() else "absent")
 elif verb == "submit":
