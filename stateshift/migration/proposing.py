@@ -12,6 +12,7 @@ from stateshift.clusters.protocol import Cluster, JobState, JobStatus, StopReque
 from stateshift.engines.registry import Engine, engine
 from stateshift.errors import PlanError, SpecError
 from stateshift.estimating import estimated, probe
+from stateshift.migration import preflight
 from stateshift.migration.doors import Doors
 from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
@@ -75,13 +76,14 @@ def decode_proposal(value: Any) -> Proposal:
 
 
 def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bool = False) -> Facts:
-    """All the reading there is before a plan exists."""
+    """All the reading there is before a plan exists. `probing` is for a plan that is shown: how fast its storages are,
+    and what is asked of them before anything moves (`preflight`)."""
     kind = engine(spec.engine)
     if job.submit is not None and job.target_cluster is not None:
         check_submit(spec.cluster(job.target_cluster).kind, job.submit.options, f"/jobs/{spec.jobs.index(job)}/submit")
     source = doors.open_storage(job.source)
     surveyed = kind.own_part(spec, job, _surveyed(kind.survey(source, changes=job.transform), source))
-    return Facts(
+    facts = Facts(
         source=surveyed,
         target=_survey(spec, job.target, doors) if job.target else surveyed,
         merges=tuple(_survey(spec, location, doors) for location in job.merge_locations),
@@ -92,6 +94,7 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
         at=doors.clock.now(),
         others=tuple(_survey(spec, location, doors, job.transform) for location in _others(job)),
     )
+    return preflight.asked(spec, job, facts, doors) if probing else facts
 
 
 def propose(spec: Spec, doors: Doors, workdir: Workdir, only: str | None = None) -> Proposal:
@@ -136,7 +139,7 @@ def _survey(spec: Spec, location: str, doors: Doors, changes: Sequence[Mapping[s
 
 def _surveyed(survey: Survey, storage: Storage) -> Survey:
     traits = storage.traits
-    told = {"renames": traits.renames, "keeps_times": traits.keeps_times}
+    told = {"renames": traits.renames, "keeps_times": traits.keeps_times, "owners": traits.owners}
     return replace(survey, traits=told, real=real_location(survey.location))
 
 
@@ -155,7 +158,9 @@ def _cluster_facts(
         return None
     cluster = doors.open_cluster(spec.cluster(name), workdir)
     if not running:
-        return ClusterFacts(name, cluster.kind, cluster.version(), "unknown", None, _findings_of_target(cluster))
+        found, host = _findings_of_target(cluster), cluster.host(job.connection)
+        reaches = cluster.reaches(job.destination)
+        return ClusterFacts(name, cluster.kind, cluster.version(), "unknown", None, found, host, reaches)
     request = StopRequest(job.name, job.source, job.stop.get("tag"), options=job.stop)
     status = cluster.find_source(request)
     found = _findings_of_source(spec.cluster(name), status)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from stateshift.spec.model import WAIVERS, FlinkJob, JobSpec, Mode, OnFailure, Spec, SubmitSpec, Verify
+from stateshift.spec.model import WAIVERS, FlinkJob, JobSpec, KafkaSpec, Keep, Mode, OnFailure, Spec, SubmitSpec, Verify
 
 Engine = Literal["spark", "flink"]
 
@@ -129,9 +129,19 @@ JOB = Keys(
     _job("transform", "transform", "transform", "Changes to the state on its way, each kind once."),
     _job("data", "data", "data", "Directories the job reads or writes that are elsewhere afterwards."),
     _job(
+        "kafka", "kafka", "kafka",
+        "The brokers from which the job reads afterwards: they are asked whether they still have its offsets.",
+        engine="spark", for_all=True,
+    ),
+    _job(
         "verify", "choice", "verify",
         "How the target is compared with the source: entry by entry, by the digests of files, or not.",
         choices=get_args(Verify), for_all=True,
+    ),
+    _job(
+        "keep", "texts", "keep",
+        f"What files and directories keep of the source beside their content: {', '.join(get_args(Keep))}. The owner "
+        "(and the group) takes rights that only HDFS's superuser, or root, has.", for_all=True,
     ),
     _job(
         "mode", "choice", "mode",
@@ -213,6 +223,12 @@ DATA = Keys(
     Key("source", "location", "Where the directory is now."),
     Key("target", "location", "Where it is afterwards."),
     Key("copy", "boolean", "Whether to bring its content over; false where it is there already."),
+)
+
+KAFKA = Keys(
+    Key("bootstrap_servers", "text", "host:port of brokers, with commas.", KafkaSpec, "bootstrap_servers"),
+    Key("properties", "location", "A file of client properties on this machine (security.protocol, sasl.mechanism): "
+        "credentials are in there, and not in the spec.", KafkaSpec, "properties"),
 )
 
 OPERATOR = Keys(
@@ -301,6 +317,7 @@ CLUSTER_OPTIONS = (
     ("find", ["string", "array"], "command: prints the state of a job, and its id."),
     ("stop", ["string", "array"], "command: stops a job."),
     ("version", ["string", "array"], "command: prints the engine's version."),
+    ("reach", ["string", "array"], "command: ends with 0 where jobs reach $STATESHIFT_LOCATION, else with 1."),
     ("log", ["string", "array"], "command: prints the end of a job's log."),
     ("cwd", "string", "command: where they run."),
     ("environment", "object", "spark_submit, command: variables of every job or command."),

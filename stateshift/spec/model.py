@@ -23,10 +23,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 # The findings that may be waived, by the names that the findings give.
-WAIVERS = ("paths-stay", "older-target", "zip-format", "operators-stay")
+WAIVERS = (
+    *("paths-stay", "older-target", "zip-format", "operators-stay"),
+    *("permission", "space", "target-reach", "lost-offsets", "list-state"),
+)
 
 Mode = Literal["move", "fork"]
 Verify = Literal["entries", "digests", "none"]
+Keep = Literal["owner", "permissions"]
 
 # Stop there and let a person decide; take the wave that failed back and finish the others; take the whole run back, as
 # far as no job has committed on its target since; take back those, too.
@@ -81,6 +85,15 @@ class DataSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class KafkaSpec:
+    """The brokers from which the job reads afterwards: no checkpoint names them. `properties` is a file on this machine
+    with what a client needs beside: credentials are only there."""
+
+    bootstrap_servers: str
+    properties: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FlinkJob:
     """What only Flink's dialect of INFORE D5.2 has (IF-1)."""
 
@@ -113,8 +126,10 @@ class JobSpec:
     stop: Mapping[str, Any] = field(default_factory=dict)
     transform: tuple[Mapping[str, Any], ...] = ()
     data: tuple[DataSpec, ...] = ()
+    kafka: KafkaSpec | None = None
     mode: Mode = "move"
     verify: Verify = "entries"
+    keep: tuple[Keep, ...] = ()
     planned_batch: Literal["keep", "drop"] = "keep"
     waive: tuple[str, ...] = ()
     flink: FlinkJob | None = None

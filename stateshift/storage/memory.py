@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from stateshift.storage import failures, locations
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import is_temporary, temporary, unique_temporary
-from stateshift.survey import FileInfo
+from stateshift.survey import FileInfo, Owned, Room
 
 
 class ProcessGone(BaseException):
@@ -65,11 +65,13 @@ class MemoryDisk:
         self.now = now
         self.bytes_max = bytes_max
         self.bytes = 0
+        self.denied: set[str] = set()  # locations at and below which nobody may write
         self.generation = 0
         self.writes = 0
         self._storages = 0
         self._files: dict[str, _File] = {}
         self._directories: set[str] = set()
+        self.owned: dict[str, Owned] = {}
         self._unsynced: dict[str, _History] = {}
         self._writing: set[str] = set()
 
@@ -111,6 +113,11 @@ class MemoryDisk:
         prefix = _above_all(below)
         return sorted(name for name in self._files if name.startswith(prefix))
 
+    def everything(self, top: str) -> list[str]:
+        """Files and directories at `top` and below."""
+        below = _above_all(top)
+        return [n for n in sorted({*self._files, *self._directories}) if n == top or n.startswith(below)]
+
     def get(self, name: str) -> _File | None:
         return self._files.get(name)
 
@@ -119,12 +126,17 @@ class MemoryDisk:
 
     def make_way(self, name: str) -> None:
         """Make the directories `name` lies in."""
+        if self.is_denied(name):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
         if name in self._directories:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
         for directory in _above(name):
             if directory in self._files:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
             self._directories.add(directory)
+
+    def is_denied(self, name: str) -> bool:
+        return any(f"{name}/".startswith(_above_all(place)) for place in self.denied)
 
     def check_room(self, size: int) -> None:
         if self.bytes_max is not None and self.bytes + size > self.bytes_max:
@@ -193,6 +205,7 @@ class MemoryDisk:
 
     def _drop(self, name: str) -> None:
         gone = self._files.pop(name, None)
+        self.owned.pop(name, None)
         self.bytes -= len(gone.content) if gone is not None else 0
 
 
@@ -212,7 +225,7 @@ class MemoryStorage:
 
     @property
     def traits(self) -> Traits:
-        return Traits(renames=True, keeps_times=True, at_once=self._disk.at_once)
+        return Traits(renames=True, keeps_times=True, owners=True, at_once=self._disk.at_once)
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         start = len(_above_all(self._location))
@@ -290,6 +303,34 @@ class MemoryStorage:
     def sync(self) -> None:
         with self._alive() as disk:
             disk.settle(self._id, self._location, self._opened)
+
+    def room(self) -> Room:
+        with self._alive() as disk:
+            free = None if disk.bytes_max is None else max(0, disk.bytes_max - disk.bytes)
+        return Room(free, None, 1, "the disk in memory", "its disk")
+
+    def writable(self, under: str = "") -> bool | None:
+        full = self._full(under)
+        with self._alive() as disk:
+            return not disk.is_denied(full)
+
+    def owners(self) -> Iterator[Owned]:
+        start = len(_above_all(self._location))
+        with self._alive() as disk:
+            names = [name for name in disk.everything(self._location) if not is_temporary(name)]
+            found = [disk.owned.get(name, Owned("", "us", "ours", 0o644))._replace(path=name[start:]) for name in names]
+        return iter(found)
+
+    def own(self, owned: Owned) -> None:
+        full = self._full(owned.path)
+        with self._alive() as disk:
+            before = disk.owned.get(full, Owned("", "us", "ours", 0o644))
+            given = {key: value for key, value in owned._asdict().items() if value is not None}
+            disk.owned[full] = before._replace(**given)
+
+    def checksum(self, path: str) -> str | None:
+        """As of a file system that keeps one of every file that is worth it."""
+        return None
 
     def _full(self, path: str) -> str:
         locations.check_path(path)

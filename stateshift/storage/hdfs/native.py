@@ -8,30 +8,36 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
 
 from stateshift.errors import MissingFile, StorageError, TransientStorageError
 from stateshift.storage import locations
 from stateshift.storage.hdfs import failures
-from stateshift.storage.hdfs.calls import Status
+from stateshift.storage.hdfs.calls import HdfsCalls, Quota, Remaining, Status
 from stateshift.storage.hdfs.conf import HadoopConf
+
+T = TypeVar("T")
 
 # As its RuntimeErrors tell an answer of the NameNode's; what follows the first line is the server's stack.
 _ANSWER: Final = re.compile(r'RPCError\("(?:[\w]+\.)*(?:\w+\$)?(\w+)", "(.*?)(?:\\n|"\)$|$)')
 
 
 class NativeCalls:
-    def __init__(self, client: Any, location: str) -> None:
+    """`web` opens the way over HTTP, for the questions that the client does not have."""
+
+    def __init__(self, client: Any, location: str, web: Callable[[], HdfsCalls] | None = None) -> None:
         self._client = client
         self._location = location
+        self._web = web
+        self._told: HdfsCalls | None = None
 
     @classmethod
-    def connect(cls, authority: str, conf: HadoopConf, location: str) -> NativeCalls:
+    def connect(cls, authority: str, conf: HadoopConf, location: str, web: Callable[[], HdfsCalls]) -> NativeCalls:
         import hdfs_native
 
         with _telling(location, ""):
-            return cls(hdfs_native.Client(f"hdfs://{authority}", config_dir=conf.place), location)
+            return cls(hdfs_native.Client(f"hdfs://{authority}", config_dir=conf.place), location, web)
 
     def status(self, path: str) -> Status | None:
         try:
@@ -95,9 +101,45 @@ class NativeCalls:
         with _telling(self._location, path):
             self._client.set_times(path, round(modified * 1000), 0)
 
+    def own(self, path: str, owner: str | None, group: str | None, mode: int | None) -> None:
+        with _telling(self._location, path):
+            if mode is not None:
+                self._client.set_permission(path, mode)
+            if owner is not None or group is not None:
+                self._client.set_owner(path, owner, group)
+
+    def checksum(self, path: str) -> str | None:
+        return self._over_http(lambda web: web.checksum(path))
+
+    def may_write(self, directory: str) -> bool | None:
+        return self._over_http(lambda web: web.may_write(directory))
+
+    def quota(self, directory: str) -> Quota | None:
+        return self._over_http(lambda web: web.quota(directory))
+
+    def remaining(self) -> Remaining | None:
+        return self._over_http(lambda web: web.remaining())
+
+    def _over_http(self, ask: Callable[[HdfsCalls], T | None]) -> T | None:
+        """The NameNode's answer where it also answers over HTTP; who has not answered once is not asked again."""
+        if self._web is None:
+            return None
+        try:
+            if self._told is None:
+                self._told = self._web()
+            return ask(self._told)
+        except MissingFile:
+            raise
+        except StorageError:
+            self._web = None
+            return None
+
 
 def _status(told: Any, path: str) -> Status:
-    return Status(path.rstrip("/").rpartition("/")[2], not told.isdir, told.length, told.modification_time / 1000)
+    return Status(
+        path.rstrip("/").rpartition("/")[2], not told.isdir, told.length, told.modification_time / 1000,
+        told.owner, told.group, told.permission,
+    )  # fmt: skip
 
 
 @contextlib.contextmanager

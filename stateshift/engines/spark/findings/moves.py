@@ -11,6 +11,10 @@ from itertools import combinations
 from shlex import quote
 
 from stateshift.engines.spark.findings.changes import of_changes
+from stateshift.engines.spark.findings.ends import of_ends, written_by
+from stateshift.engines.spark.findings.inputs import of_inputs
+from stateshift.engines.spark.findings.reach import of_reach
+from stateshift.engines.spark.findings.room import of_room
 from stateshift.engines.spark.layout import SINK_LOG, deepest_above, under
 from stateshift.engines.spark.naming import directory_of
 from stateshift.engines.spark.places import covered, needed_embedded
@@ -27,14 +31,17 @@ def of_move(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
         *_of_source(job, facts),
         *_of_target(job, facts),
         *_of_links(job, facts),
+        *_of_owners(job, facts),
         *_of_merges(job, facts),
         *_of_names(spec, job, facts),
         *_of_places(job, facts),
         *_of_data(job, facts),
         *_of_batches(job, facts),
-        *_of_versions(job, facts),
-        *_of_exactly_once(facts),
+        *of_ends(facts),
+        *of_room(job, facts),
+        *of_inputs(job, facts),
         *_of_clusters(job, facts),
+        *of_reach(spec, job, facts),
         *of_changes(job, facts),
     ]
     return tuple(_waived(finding, job.waive) for finding in found)
@@ -131,6 +138,14 @@ def _of_links(job: JobSpec, facts: Facts) -> Iterator[Finding]:
                 yield Finding("refuse", f"{one.location} and {other.location} {fact}: a link leads there",
                               hint=f"name another place: {quote(one.location)} is {quote(one.real or one.location)}, "
                               f"{quote(other.location)} is {quote(other.real or other.location)}")  # fmt: skip
+
+
+def _of_owners(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """What a store has no word for cannot be kept there."""
+    for survey in (facts.source, facts.target):
+        if job.keep and job.target is not None and not survey.traits.get("owners", True):
+            yield Finding("refuse", f"{survey.location} has no {' and no '.join(job.keep)} of files to keep",
+                          hint='leave out "keep"')  # fmt: skip
 
 
 def _of_merges(job: JobSpec, facts: Facts) -> Iterator[Finding]:
@@ -284,58 +299,18 @@ def _of_batches(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _of_versions(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    """IS-18: only the same or similar versions on both sides."""
-    ours, theirs = facts.source_cluster, facts.target_cluster
-    if ours is None or theirs is None or not ours.version or not theirs.version:
-        return
-    here, there = _minor(ours.version), _minor(theirs.version)
-    if there < here:
-        yield Finding(
-            "refuse",
-            f"{theirs.name} runs Spark {theirs.version}, older than {ours.version} on {ours.name}: it may not read "
-            "what the newer one wrote",
-            waive="older-target",
-            hint='use a target of the same version, or "waive": ["older-target"]',
-        )
-    elif there != here:
-        yield Finding("warn", f"Spark {ours.version} on {ours.name}, {theirs.version} on {theirs.name}")
-
-
-def _of_exactly_once(facts: Facts) -> Iterator[Finding]:
-    """IS-14: said before the move, not after."""
-    for image in facts.source.images:
-        for endpoint in image.endpoints:
-            if endpoint.role == "source" and endpoint.replayable is False:
-                yield Finding(
-                    "warn",
-                    f"source {endpoint.index} ({endpoint.kind}) cannot be read again: input between the last commit "
-                    "and the stop is lost",
-                )
-            elif endpoint.role == "source" and endpoint.replayable is None:
-                yield Finding(
-                    "note",
-                    f"source {endpoint.index} ({endpoint.kind}) is not one we know: exactly once holds only if it can "
-                    "be read again from its offsets",
-                )
-    if facts.source.images:
-        yield Finding(
-            "note",
-            "exactly once needs an idempotent sink, too; a file sink's output directory has to be named in `data`",
-        )
-
-
 def _of_clusters(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     for cluster in (facts.source_cluster, facts.target_cluster):
         if cluster is not None:
             yield from cluster.findings
     if job.submit is None and job.target is not None:
-        yield Finding("note", "the spec says nothing of starting the job (`submit`): start it on the target yourself")
+        written = written_by(facts) if facts.target_cluster is None else None
+        by = f" (Spark {written} wrote it)" if written is not None else ""
+        yield Finding(
+            "note", f"the spec says nothing of starting the job (`submit`): start it on the target yourself{by}"
+        )
 
 
 def _top(path: str) -> str:
     return path.split("/", 1)[0]
 
-
-def _minor(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
