@@ -58,7 +58,10 @@ class Specs:
             job |= {"stop": {"seconds_max": 60}, "waive": ["paths-stay"]}
         clusters = {which: {**self.cluster, "state_dir": str(self.folder / which)} for which in ("old", "new")}
         path = self.folder / f"{name}.json"
-        plain = {"version": 1, "engine": "spark", "restart": restart, "clusters": clusters, "jobs": [job]}
+        plain: dict[str, Any] = {"version": 1, "engine": "spark", "restart": restart}
+        plain |= {"clusters": clusters, "jobs": [job]}
+        if self.scene.source == "kafka":  # is asked whether it still has what the job has not read
+            plain["kafka"] = {"bootstrap_servers": self.exports["STATESHIFT_KAFKA"]}
         path.write_text(json.dumps(plain, indent=1))
         return path
 

@@ -127,6 +127,8 @@ def test_the_example_of_kafka_and_s3_moves_a_job_from_spark_submit_to_a_standalo
                 made,
                 places={
                     '"master": "yarn"': '"master": "local[2]"',
+                    "/opt/spark/bin/spark-submit": str(downloads.spark("3.5.9") / "bin" / "spark-submit"),
+                    "kafka.example:9092": exports["STATESHIFT_KAFKA"],
                     "http://master.cloud.example:6066": exports["STATESHIFT_SPARK_B_REST"],
                     "http://master.cloud.example:8080": exports["STATESHIFT_SPARK_B_UI"],
                     "/opt/kafka/*:/opt/s3a/*": str(made.settings["spark.driver.extraClassPath"]),
