@@ -25,14 +25,15 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts" / "servers.d"))
 
 from servers import NAMES, Failed, Servers, State, Unavailable, downloads, hadoop, ports, processes, spark
+from servers.catalog import CATALOG
 from servers.place import Place, Role
 from servers.server import Server, Stage
 
 SERVERS_D = Path(__file__).resolve().parents[2] / "scripts" / "servers.d"
 
 __all__ = [
-    "NAMES", "SERVERS_D", "Failed", "Place", "Role", "Server", "Servers", "Stage", "State", "Unavailable", "command",
-    "downloads", "group", "hadoop", "in_their_python", "ports", "processes", "spark",
+    "CATALOG", "NAMES", "SERVERS_D", "Failed", "Place", "Role", "Server", "Servers", "Stage", "State", "Unavailable",
+    "command", "downloads", "group", "hadoop", "in_their_python", "ports", "processes", "spark",
 ]  # fmt: skip
 
 
