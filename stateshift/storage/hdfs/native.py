@@ -20,6 +20,8 @@ from stateshift.storage.hdfs.conf import HadoopConf
 # As its RuntimeErrors tell an answer of the NameNode's; what follows the first line is the server's stack.
 _ANSWER: Final = re.compile(r'RPCError\("(?:[\w]+\.)*(?:\w+\$)?(\w+)", "(.*?)(?:\\n|"\)$|$)')
 
+SMALL: Final = 256 * 1024  # bytes
+
 
 class NativeCalls:
     def __init__(self, client: Any, location: str) -> None:
@@ -51,7 +53,7 @@ class NativeCalls:
             file = self._client.read(path)
             left = max(0, len(file) - offset)
             wanted = left if length is None else min(left, length)
-            pieces = iter(file.read_range_stream(offset, wanted)) if wanted else iter(())
+            pieces = _pieces(file, offset, wanted)
         came = 0
         while True:
             with _telling(self._location, path):
@@ -94,6 +96,13 @@ class NativeCalls:
     def set_modified(self, path: str, modified: float) -> None:
         with _telling(self._location, path):
             self._client.set_times(path, round(modified * 1000), 0)
+
+
+def _pieces(file: Any, offset: int, wanted: int) -> Iterator[bytes]:
+    """A small file, as most of a checkpoint are, in one call; of a large one as it comes."""
+    if not wanted:
+        return iter(())
+    return iter((file.read_range(offset, wanted),) if wanted <= SMALL else file.read_range_stream(offset, wanted))
 
 
 def _status(told: Any, path: str) -> Status:
