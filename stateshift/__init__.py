@@ -15,7 +15,7 @@ Imports point down; modules on one row do not import each other:
     journal, plan
     step
     world
-    storage, clusters
+    storage, clusters, brokers
     formats, spec, survey
     errors, plain
 

@@ -25,7 +25,7 @@ from stateshift.journal import (
     StepStarted,
     StepUndone,
 )
-from stateshift.plan import Phase, Plan
+from stateshift.plan import PHASES, Plan
 from stateshift.step import (
     AnyStep,
     CompareImages,
@@ -53,17 +53,43 @@ THREADS_MAX = 512
 
 def execute(number: int, plan: Plan, world: World, journal: Journal, fleet: Fleet | None = None) -> None:
     """Carry out plan `number` of the run, from wherever the journal says it stands."""
-    for phase in plan.phases:
-        done = journal.progress.plans[number]
-        pending = [step for step in phase.steps if not done.finished(step.name)]
-        if not pending:
+    execute_together([(number, plan)], world, journal, fleet)
+
+
+def execute_together(
+    plans: Sequence[tuple[int, Plan]], world: World, journal: Journal, fleet: Fleet | None = None
+) -> None:
+    """Carry out plans by number, as one: a barrier stands between the phases of all of them, so that none is published
+    before every one of them is compared. An ordered phase is ordered within each plan."""
+    for name in PHASES:
+        parts = [part for number, plan in plans for part in _pending(number, plan, name, journal)]
+        if not parts:
             continue
-        world.meter.phase(plan.job, phase.name, sum(s.files for s in pending), sum(s.bytes for s in pending))
-        _Phase(number, phase, pending, world, journal, None if phase.ordered else fleet).run()
-        if not phase.ordered:
-            _tidy(number, plan, pending, world, journal)
-    if journal.progress.plans[number].finished_at is None:
-        journal.append(PlanFinished(world.clock.now(), number))
+        jobs, steps = ", ".join(part.plan.job for part in parts), [step for part in parts for step in part.steps]
+        world.meter.phase(jobs, name, sum(s.files for s in steps), sum(s.bytes for s in steps))
+        _Phase(name, parts, world, journal, fleet).run()
+        for part in parts:
+            if not part.ordered:
+                _tidy(part.number, part.plan, part.steps, world, journal)
+    for number, _ in plans:
+        if journal.progress.plans[number].finished_at is None:
+            journal.append(PlanFinished(world.clock.now(), number))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one plan has left to do in a phase."""
+
+    number: int
+    plan: Plan
+    ordered: bool
+    steps: list[AnyStep]
+
+
+def _pending(number: int, plan: Plan, name: str, journal: Journal) -> list[_Part]:
+    phase, done = plan.phase(name), journal.progress.plans[number]
+    steps = [step for step in phase.steps if not done.finished(step.name)] if phase else []
+    return [_Part(number, plan, phase.ordered, steps)] if phase and steps else []
 
 
 def _tidy(number: int, plan: Plan, steps: list[AnyStep], world: World, journal: Journal) -> None:
@@ -75,56 +101,80 @@ def _tidy(number: int, plan: Plan, steps: list[AnyStep], world: World, journal: 
         world.storage(place).prune()
 
 
+@dataclass(frozen=True)
+class _Unit:
+    """One step, or several in their order."""
+
+    number: int
+    steps: list[AnyStep]
+    ordered: bool
+
+
+def _is_taken(unit: _Unit, fleet: Fleet) -> bool:
+    return not unit.ordered and fleet.takes(unit.steps[0])
+
+
 class _Phase:
-    """The steps of one phase that are still to be run, here or by a fleet."""
+    """The steps of one phase that are still to be run, here or by a fleet. What has to run in order runs as one unit:
+    a fleet takes none of it."""
 
     def __init__(
-        self, number: int, phase: Phase, pending: list[AnyStep], world: World, journal: Journal, fleet: Fleet | None
+        self, name: str, parts: Sequence[_Part], world: World, journal: Journal, fleet: Fleet | None
     ) -> None:
-        self.number, self.phase, self.pending, self.world, self.journal = number, phase, pending, world, journal
-        taken = [step for step in pending if fleet is not None and fleet.takes(step)]
+        self.name, self.world, self.journal = name, world, journal
+        self.units: list[_Unit] = []
+        self.failure: BaseException | None = None
+        for part in parts:
+            cut = [part.steps] if part.ordered else [[step] for step in part.steps]
+            self.units += [_Unit(part.number, steps, part.ordered) for steps in cut]
+        taken = [unit.steps[0] for unit in self.units if fleet is not None and _is_taken(unit, fleet)]
         self.fleet = fleet if taken else None
         if self.fleet is not None:
-            self.fleet.begin(phase.name, taken, world)
+            self.fleet.begin(name, taken, world)
 
     def run(self) -> None:
         """Run the steps; after the first failure start no more, let those that run finish, and raise it."""
-        if self.phase.ordered or len(self.pending) == 1 or (self.fleet is None and self.world.parallel <= 1):
-            for step in self.pending:
-                self._step(step)
+        if len(self.units) == 1 or (self.fleet is None and self.world.parallel <= 1):
+            for unit in self.units:
+                self._unit(unit)
             return
-        queue, failure = list(reversed(self.pending)), None
-        running: dict[Future[None], AnyStep] = {}
+        queue = list(reversed(self.units))
+        running: dict[Future[None], _Unit] = {}
         threads_max = min(len(queue), THREADS_MAX if self.fleet else self.world.parallel)
-        with ThreadPoolExecutor(threads_max, thread_name_prefix=self.phase.name) as threads:
-            while running or (queue and failure is None):
-                while queue and failure is None and self._may_start(queue, running.values()):
-                    step = queue.pop()
-                    running[threads.submit(self._step, step)] = step
+        with ThreadPoolExecutor(threads_max, thread_name_prefix=self.name) as threads:
+            while running or (queue and self.failure is None):
+                while queue and self.failure is None and self._may_start(queue, running.values()):
+                    unit = queue.pop()
+                    running[threads.submit(self._unit, unit)] = unit
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     del running[future]
-                    failure = failure or future.exception()
-        if failure is not None:
-            raise failure
+                    self.failure = self.failure or future.exception()
+        if self.failure is not None:
+            raise self.failure
 
-    def _may_start(self, queue: Sequence[AnyStep], running: Collection[AnyStep]) -> bool:
+    def _may_start(self, queue: Sequence[_Unit], running: Collection[_Unit]) -> bool:
         at_once = self.fleet.slots(len(queue)) if self.fleet is not None else self.world.parallel
         if len(running) >= max(1, at_once):
             return False
         return not self._is_large(queue[-1]) or sum(map(self._is_large, running)) < max(1, self.world.cores)
 
-    def _is_large(self, step: AnyStep) -> bool:
-        here = self.fleet is None or not self.fleet.takes(step)
-        return here and isinstance(step, COMPUTING) and step.bytes >= LARGE_BYTES
+    def _is_large(self, unit: _Unit) -> bool:
+        here = self.fleet is None or not _is_taken(unit, self.fleet)
+        return here and any(isinstance(step, COMPUTING) and step.bytes >= LARGE_BYTES for step in unit.steps)
 
-    def _step(self, step: AnyStep) -> None:
-        number, world, journal = self.number, self.world, self.journal
+    def _unit(self, unit: _Unit) -> None:
+        for step in unit.steps:
+            if self.failure is None:
+                self._step(unit, step)
+
+    def _step(self, unit: _Unit, step: AnyStep) -> None:
+        number, world, journal = unit.number, self.world, self.journal
         world.check_interrupted()
-        journal.append(StepStarted(world.clock.now(), number, self.phase.name, step.name))
+        journal.append(StepStarted(world.clock.now(), number, self.name, step.name))
         world.meter.step(step.name, step.describe())
         began = time.perf_counter()
         try:
-            evidence = self._evidence(step)
+            evidence = self._evidence(unit, step)
         except StateshiftError as error:
             error.where.setdefault("step", step.name)
             raise
@@ -135,8 +185,8 @@ class _Phase:
             StepFinished(world.clock.now(), number, step.name, round(seconds, 6), step.files, step.bytes, evidence)
         )
 
-    def _evidence(self, step: AnyStep) -> Evidence:
-        if self.fleet is not None and self.fleet.takes(step):
+    def _evidence(self, unit: _Unit, step: AnyStep) -> Evidence:
+        if self.fleet is not None and _is_taken(unit, self.fleet):
             return self.fleet.run(step, self.world)
         return step.run(self.world)
 

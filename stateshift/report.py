@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stateshift.journal import PlanProgress, Progress, StepProgress
+from stateshift.journal import PlanProgress, Progress, RunFailed, StepProgress, WaveGivenUp
 from stateshift.plan import PHASES
 
 
@@ -29,6 +29,15 @@ class PhaseReport:
 
 
 @dataclass(frozen=True, slots=True)
+class FailureReport:
+    error: str
+    message: str
+    hint: str | None
+    exit_code: int
+    step: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class JobReport:
     job: str
     state: str
@@ -40,15 +49,7 @@ class JobReport:
     idle: bool
     notes: tuple[str, ...]
     left: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FailureReport:
-    error: str
-    message: str
-    hint: str | None
-    exit_code: int
-    step: str | None
+    failure: FailureReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,9 @@ class Report:
 
 def summarize(progress: Progress) -> Report:
     """Everything worth telling of a run, at any point of it."""
-    jobs = tuple(_job(progress, name) for name in progress.jobs if _plans(progress, name))
+    jobs = tuple(
+        _job(progress, name) for name in progress.jobs if _plans(progress, name) or _failure_of(progress, name)
+    )
     downtimes = [job.downtime_seconds for job in jobs if job.downtime_seconds is not None]
     failure = progress.failure
     return Report(
@@ -76,14 +79,24 @@ def summarize(progress: Progress) -> Report:
         phases=_phases(progress, list(progress.plans)),
         jobs=jobs,
         left=tuple(line for plan in progress.plans for line in plan.left),
-        failure=None
-        if failure is None
-        else FailureReport(failure.error, failure.message, failure.hint, failure.exit_code, failure.step),
+        failure=None if failure is None else _told(failure),
     )
 
 
 def _plans(progress: Progress, job: str) -> list[PlanProgress]:
-    return [plan for plan in progress.plans if plan.job == job]
+    """What the job's way was made of. What was taken back and then tried again counts no more."""
+    plans = progress.plans_of((job,))
+    kept = [plan for plan in plans if not plan.undone]
+    return kept if any(plan.purpose != "halt" for plan in kept) else plans
+
+
+def _failure_of(progress: Progress, job: str) -> FailureReport | None:
+    """Why the job's wave was given up, where the run went on without it."""
+    return next((_told(one) for one in progress.given_up if job in one.jobs), None)
+
+
+def _told(failed: RunFailed | WaveGivenUp) -> FailureReport:
+    return FailureReport(failed.error, failed.message, failed.hint, failed.exit_code, failed.step)
 
 
 def _job(progress: Progress, name: str) -> JobReport:
@@ -104,11 +117,14 @@ def _job(progress: Progress, name: str) -> JobReport:
         idle=idle,
         notes=notes,
         left=tuple(line for step in steps for line in step.left),
+        failure=_failure_of(progress, name),
     )
 
 
 def _state(plans: Iterable[PlanProgress]) -> str:
     plans = list(plans)
+    if not plans:
+        return "not begun"
     if all(plan.undone for plan in plans):
         return "rolled-back"
     return "finished" if all(plan.finished_at is not None for plan in plans) else "unfinished"

@@ -12,9 +12,10 @@
       names             the name index: operator name -> directory
       traits            what the storage can do: renames, keeps_times, exclusive
       real              where the links in the location lead
+      room, denied      whether it has space, and lets us write: what the storage answers before anything is written
 
     Facts = the surveys of source, merge directories, target, and of others whose state is added + what the clusters say
-    of themselves.
+    of themselves + what the brokers of its input still have.
 
 Paths are relative to the survey's location. Nothing here opens anything.
 """
@@ -99,6 +100,7 @@ class Endpoint:
     kind: str
     replayable: bool | None = None
     detail: str | None = None
+    offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # topic -> partition -> the next to read
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,20 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
+class Room:
+    """What may still be written at a place, as its storage tells: None where it cannot be asked. Places whose `shared`
+    is the same take from one space; `limit` and `files_limit` name what sets the limits. Each byte is kept `copies`
+    times."""
+
+    bytes_free: int | None = None
+    files_free: int | None = None
+    copies: int = 1
+    shared: str = ""
+    limit: str = ""
+    files_limit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Survey:
     """What one location holds. `engine` is None and `kind` "empty" where there is nothing."""
 
@@ -137,6 +153,8 @@ class Survey:
     names: Mapping[str, str] = field(default_factory=dict)
     traits: Mapping[str, bool] = field(default_factory=dict)
     real: str = ""  # where the links in its location lead; empty where that is no other place
+    room: Room | None = None  # None: nothing is to be written there
+    denied: tuple[str, ...] | None = None  # directories that may not be written to; None where that cannot be asked
 
     @property
     def epoch(self) -> int | None:
@@ -150,7 +168,8 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What a cluster says of itself and of the job. `state` is a JobState's value."""
+    """What a cluster says of itself and of the job. `state` is a JobState's value. `host` is where it runs jobs: empty
+    for this machine, None where it does not tell. `reaches` is its word on whether it reaches the target."""
 
     name: str
     kind: str
@@ -158,6 +177,19 @@ class ClusterFacts:
     state: str
     job: str | None = None
     findings: tuple[Finding, ...] = ()
+    host: str | None = None
+    reaches: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """What brokers still have of topics: per partition the first offset, and the one after the last; nothing for a
+    topic that is not there. `wrong` is why they could not be asked."""
+
+    brokers: str
+    spans: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
+    wrong: str | None = None
+    hint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,3 +213,5 @@ class Facts:
     rates: Rates | None = None
     at: float = 0.0
     others: tuple[Survey, ...] = ()
+    topics: Topics | None = None
+    attempt: int = 1  # how often this run has tried to move the job, this time included

@@ -29,7 +29,7 @@ ROWS = (
     ("journal", "plan"),
     ("step",),
     ("world",),
-    ("storage", "clusters"),
+    ("storage", "clusters", "brokers"),
     ("formats", "spec", "survey"),
     ("errors", "plain"),
 )
@@ -48,7 +48,7 @@ SPARK_ROWS = (
     ("deep", "reshaping"),
     ("survey", "restart", "endpoints", "schemas"),
     ("entries", "decoding"),
-    ("layout", "reading", "chains", "places", "bundles"),
+    ("layout", "reading", "chains", "places", "bundles", "naming", "dividing"),
 )
 SPARK_ROW_OF = {part: number for number, parts in enumerate(SPARK_ROWS) for part in parts}
 
@@ -60,7 +60,7 @@ PURE_IN_ENGINES = ("layout", "planner", "transforms", "folding")
 OUTSIDE = frozenset(
     (
         *("fsspec", "hdfs", "http", "aiohttp", "requests", "urllib3", "socket", "socketserver", "ssl", "select"),
-        *("subprocess", "multiprocessing", "asyncio", "signal", "shutil", "tempfile"),
+        *("subprocess", "multiprocessing", "asyncio", "signal", "shutil", "tempfile", "kafka"),
         *("time", "random", "secrets", "rich", "typer", "pyspark", "py4j"),
     )
 )
@@ -217,7 +217,7 @@ def adapters_opened(package: Package) -> Iterator[str]:
     for name, imports in package.imports.items():
         for found in imports:
             there = room(found.module)
-            if there not in ("storage", "clusters") or room(name) == there or not ours(found.module):
+            if there not in ("storage", "clusters", "brokers") or room(name) == there or not ours(found.module):
                 continue
             known = NO_ADAPTERS[:2] if room(name) in ONLY_PROTOCOLS else NO_ADAPTERS
             if found.module in known or room(name) in MAY_OPEN_ADAPTERS:

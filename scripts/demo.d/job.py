@@ -6,7 +6,7 @@
 `job.checkpoint(name)` is where an operator's state is now: the same code runs before a move and after it. Both write
 each batch to a file named after the batch, so that a batch which runs twice counts once.
 
-    job.py --input FOLDER --output FOLDER [--once]
+    job.py --input FOLDER --output FOLDER [--once] [--only counts|joined]
 """
 
 from __future__ import annotations
@@ -31,12 +31,15 @@ def main() -> None:
     parser.add_argument("--input", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--once", action="store_true", help="read what is there, and end")
+    parser.add_argument("--only", choices=("counts", "joined"), help="one of the two operators")
     options = parser.parse_args()
     settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
     spark = SparkSession.builder.appName("stateshift demo").config(map=settings).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     queries = []
     for name, results in ((COUNTS, counts), (JOINED, joined)):
+        if options.only not in (None, results.__name__):
+            continue
         write = results(spark, options.input).writeStream.outputMode("append").queryName(name)
         write = write.trigger(availableNow=True) if options.once else write.trigger(processingTime="500 milliseconds")
         folder = options.output / results.__name__

@@ -5,7 +5,6 @@ Names and shapes are a promise, as those in `as_json`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from stateshift.cli import as_json
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from stateshift.errors import StateshiftError
     from stateshift.migration import Proposal, Verdict
     from stateshift.plan import Phase, Plan
-    from stateshift.report import JobReport, PhaseReport, Report
+    from stateshift.report import FailureReport, JobReport, PhaseReport, Report
 
 # ---- plan -------------------------------------------------------------------------------------------------------
 
@@ -25,7 +24,8 @@ def proposal(proposed: Proposal, verbose: bool = False) -> dict[str, Any]:
     return {
         "fingerprint": proposed.fingerprint,
         "phases": [{**phase(p, verbose), "job": plan.job} for plan in proposed.plans for p in plan.phases],
-        "estimate": estimate(proposed.plans),
+        "estimate": estimate(proposed),
+        "waves": [list(wave) for wave in waves(proposed)],
         "findings": [{**as_json.finding(f), "job": plan.job} for plan in proposed.plans for f in plan.findings],
         "plans": [one_plan(plan) for plan in proposed.plans],
     }
@@ -60,19 +60,26 @@ def one_plan(plan: Plan) -> dict[str, Any]:
     }
 
 
-def estimate(plans: Iterable[Plan]) -> dict[str, Any] | None:
-    """Jobs move one after the other, and each is down for its own plans only. None where no plan has steps."""
-    by_job: dict[str, float] = {}
-    seconds, basis = 0.0, None
-    for plan in plans:
-        if plan.estimate is None or not plan.phases:
-            continue
-        seconds += plan.estimate.seconds
-        by_job[plan.job] = by_job.get(plan.job, 0.0) + plan.estimate.downtime_seconds
-        basis = plan.estimate.basis
+def waves(proposed: Proposal) -> list[tuple[str, ...]]:
+    """The jobs that move together, by name, in their order."""
+    from stateshift.spec.waves import in_waves
+
+    planned = {plan.job for plan in proposed.plans}
+    named = (tuple(job.name for job in wave if job.name in planned) for wave in in_waves(proposed.spec))
+    return [wave for wave in named if wave]
+
+
+def estimate(proposed: Proposal) -> dict[str, Any] | None:
+    """Waves follow each other, and a job is down while its own is under way. None where no plan has steps."""
+    seconds, down, basis = 0.0, [0.0], None
+    for wave in waves(proposed):
+        told = [plan.estimate for plan in proposed.plans if plan.job in wave and plan.estimate and plan.phases]
+        seconds += sum(one.seconds for one in told)
+        down.append(sum(one.downtime_seconds for one in told))
+        basis = next((one.basis for one in told), basis)
     if basis is None:
         return None
-    return {"seconds": round(seconds, 2), "downtime_seconds": round(max(by_job.values()), 2), "basis": basis}
+    return {"seconds": round(seconds, 2), "downtime_seconds": round(max(down), 2), "basis": basis}
 
 
 # ---- runs -------------------------------------------------------------------------------------------------------
@@ -100,19 +107,18 @@ def failed_run(told: Report, workdir: str, held: bool, caught: StateshiftError) 
 
 
 def status(told: Report, workdir: str, held: bool) -> dict[str, Any]:
-    failure = told.failure
+    return {**run(told, workdir, held), "at_work": held, "failure": _failure(told.failure)}
+
+
+def _failure(failed: FailureReport | None) -> dict[str, Any] | None:
+    if failed is None:
+        return None
     return {
-        **run(told, workdir, held),
-        "at_work": held,
-        "failure": None
-        if failure is None
-        else {
-            "error": failure.error,
-            "message": redact(failure.message),
-            "hint": failure.hint and redact(failure.hint),
-            "exit_code": failure.exit_code,
-            "step": failure.step,
-        },
+        "error": failed.error,
+        "message": redact(failed.message),
+        "hint": failed.hint and redact(failed.hint),
+        "exit_code": failed.exit_code,
+        "step": failed.step,
     }
 
 
@@ -172,5 +178,6 @@ def _job_report(told: JobReport) -> dict[str, Any]:
         "idle": told.idle,
         "notes": [redact(note) for note in told.notes],
         "left": [redact(line) for line in told.left],
+        "failure": _failure(told.failure),
         "phases": [_phase_report(p) for p in told.phases],
     }

@@ -23,6 +23,10 @@ def proposal(proposed: Proposal, verbose: bool = False) -> Iterator[Block]:
         if number_:
             yield Gap()
         yield from one_plan(plan, verbose, is_fork(plan, proposed.plans))
+    together = [wave for wave in as_json_run.waves(proposed) if len(wave) > 1]
+    if together:
+        yield Gap()
+        yield from (Line(f"together, phase by phase: {', '.join(wave)}") for wave in together)
     yield from section("Findings", *findings(_findings(proposed.plans)))
     yield Gap()
     yield pairs(*_summary(proposed), indent=0)
@@ -96,7 +100,7 @@ def _findings(plans: Iterable[Plan]) -> list[Finding]:
 
 
 def _summary(proposed: Proposal) -> Iterator[tuple[str, str | Cell]]:
-    estimate = as_json_run.estimate(proposed.plans)
+    estimate = as_json_run.estimate(proposed)
     if estimate is not None:
         down = about(estimate["downtime_seconds"])
         yield "estimate", f"{about(estimate['seconds'])}, the job down for {down} of it"

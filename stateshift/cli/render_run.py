@@ -32,6 +32,8 @@ def report(told: Report, workdir: str, held: bool = False) -> Iterator[Block]:
             yield Gap()
         yield Line(_job(job), indent=2)
         yield _phases(job.phases, told.seconds, undone=job.state == "rolled-back")
+        if job.failure is not None:
+            yield Line(f"failed: {redact(job.failure.message)}", "bad", indent=2)
         yield from (Line(f"note: {redact(note)}", indent=2) for note in job.notes)
         yield from _left(job.left)
     yield from _left(told.left)

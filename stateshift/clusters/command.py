@@ -1,6 +1,6 @@
 """Any cluster that shell commands can speak to: how a CI step or an operator's script plugs in.
 
-    options   submit, find, stop, version, log     a command (for /bin/sh), or a list of its words
+    options   submit, find, stop, version, reach, log     a command (for /bin/sh), or a list of its words
               environment, cwd                     for all of them
               seconds_max                          how long any of them may take, and how long we wait for another's
               state_dir                            where submissions are recorded (default: below the workdir)
@@ -10,6 +10,7 @@
     find      absent|queued|running|finished|failed|unknown, and an id     strongly advised
     stop      anything; the last line is told as the result                to stop
     version   the engine's version                                         no
+    reach     nothing; exit code 0 where jobs reach the location, else 1   no
     log       the end of what the job said                                 no
 
 Every command gets STATESHIFT_TAG (empty for a job that we did not submit), STATESHIFT_JOB, STATESHIFT_LOCATION and
@@ -51,6 +52,7 @@ CLUSTER_OPTIONS = {
     "find": COMMAND,
     "stop": COMMAND,
     "version": COMMAND,
+    "reach": COMMAND,
     "log": COMMAND,
     "environment": SETTINGS,
     "cwd": TEXT,
@@ -79,6 +81,14 @@ class Command:
         nobody = Known("", "", "", None).variables()
         said = self._shell.run("version", nobody).strip() if self._shell.has("version") else ""
         return said.splitlines()[-1].strip() if said else None
+
+    def host(self, connection: str | None = None) -> str | None:
+        return None
+
+    def reaches(self, location: str) -> bool | None:
+        """By the exit code of `reach`, which is told the location as the job would be."""
+        told = Known("", "", location, None).variables()
+        return self._shell.says_yes("reach", told) if self._shell.has("reach") else None
 
     def find(self, tag: str) -> JobStatus:
         stem = self._stem(tag)

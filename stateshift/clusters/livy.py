@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stateshift.clusters.hosts import host_of
 from stateshift.clusters.livy_calls import Batch, LivyCalls
 from stateshift.clusters.noted import Notes, Stopping, filled, handed_over, reached_at
 from stateshift.clusters.options import (
@@ -110,6 +111,12 @@ class Livy:
 
     def version(self) -> str | None:
         """Livy tells its own, not Spark's."""
+        return None
+
+    def host(self, connection: str | None = None) -> str | None:
+        return host_of(connection or str(self.options["url"]))
+
+    def reaches(self, location: str) -> bool | None:
         return None
 
     def find(self, tag: str) -> JobStatus:

@@ -64,6 +64,12 @@ class Manual:
     def version(self) -> str | None:
         return self.engine_version
 
+    def host(self, connection: str | None = None) -> str | None:
+        return None
+
+    def reaches(self, location: str) -> bool | None:
+        return None
+
     def find(self, tag: str) -> JobStatus:
         id = self._first_line(tag, "submitted")
         for suffix in ("failed", "stopped", "finished"):

@@ -74,6 +74,15 @@ class Cluster(Protocol):
         """The engine's version there, None where the cluster cannot tell."""
         ...
 
+    def host(self, connection: str | None = None) -> str | None:
+        """Where jobs run: a host, or what hands out hosts; empty for this machine, None where nobody can tell.
+        `connection` is where a submission would go instead."""
+        ...
+
+    def reaches(self, location: str) -> bool | None:
+        """Its own word on whether jobs there reach a location, without starting one; None where it has none."""
+        ...
+
     def find(self, tag: str) -> JobStatus: ...
 
     def find_source(self, request: StopRequest) -> JobStatus:

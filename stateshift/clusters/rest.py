@@ -96,13 +96,25 @@ class Service:
                 **asked,
             )
         except requests.exceptions.RequestException as error:
-            inner: Any = error.args[0] if error.args else error
-            reason = redact(str(getattr(inner, "reason", None) or inner)[:300], os.environ)
+            if isinstance(error, requests.exceptions.SSLError):
+                raise Unanswered(
+                    f"{redact(_host(url))} shows a certificate that is not trusted: {_reason(error)}",
+                    cluster=self.cluster,
+                    hint='"ca_file" of the cluster names the file of the authority that signed it',
+                ) from error
             raise Unanswered(
-                f"{redact(_host(url))} does not answer: {type(error).__name__}: {reason}",
+                f"{redact(_host(url))} does not answer: {type(error).__name__}: {_reason(error)}",
                 cluster=self.cluster,
                 hint=f'is {self.words} up, and "{self.option}" right? Then: stateshift resume WORKDIR',
             ) from error
+        except OSError as error:  # requests looks for the file before it opens a connection
+            fact = f'"ca_file": {redact(str(error))}'
+            raise Unanswered(fact, cluster=self.cluster, hint="name the file of the authority's certificate") from error
+
+
+def _reason(error: Exception) -> str:
+    inner: Any = error.args[0] if error.args else error
+    return redact(str(getattr(inner, "reason", None) or inner)[:300], os.environ)
 
 
 def read_secret(path: object, words: str, cluster: str) -> str:

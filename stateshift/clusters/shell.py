@@ -41,8 +41,22 @@ class Shell:
         return {**os.environ, **given, **settings(more), "STATESHIFT_WORKDIR": self.workdir, **variables}
 
     def run(self, verb: str, variables: Mapping[str, str], seconds_max: float | None = None) -> str:
-        """What the command printed. It is ended when it takes too long, with all that it started: nothing that is run
-        here must happen once only."""
+        """What the command printed."""
+        code, out, err = self._ended(verb, variables, seconds_max)
+        if code != 0:
+            raise self.failed(verb, code, err)
+        return out
+
+    def says_yes(self, verb: str, variables: Mapping[str, str]) -> bool:
+        """Exit code 0 is yes, 1 is no; anything else is no answer."""
+        code, _, err = self._ended(verb, variables, None)
+        if code not in (0, 1):
+            raise self.failed(verb, code, err)
+        return code == 0
+
+    def _ended(self, verb: str, variables: Mapping[str, str], seconds_max: float | None) -> tuple[int, str, str]:
+        """Exit code and what was printed. The command is ended when it takes too long, with all that it started:
+        nothing that is run here must happen once only."""
         seconds = self.seconds_max if seconds_max is None else seconds_max
         process = subprocess.Popen(
             self.arguments(verb),
@@ -65,9 +79,7 @@ class Shell:
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
-        if process.returncode != 0:
-            raise self.failed(verb, process.returncode, err.decode("utf-8", "replace"))
-        return out.decode("utf-8", "replace")
+        return process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
 
     def status(self, said: str) -> JobStatus:
         """What `find` printed: a word, and perhaps an id."""

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from stateshift.clusters import detached, processes, spark_home
+from stateshift.clusters.hosts import host_of_master
 from stateshift.clusters.options import (
     ARGUMENTS,
     NEEDED_TEXT,
@@ -97,6 +98,12 @@ class SparkSubmit:
             return spark_home.version_of(self._executable())
         except ClusterError:
             return None
+
+    def host(self, connection: str | None = None) -> str | None:
+        return host_of_master(self._master(connection))
+
+    def reaches(self, location: str) -> bool | None:
+        return None
 
     def find(self, tag: str) -> JobStatus:
         stem = self._stem(tag)
@@ -214,7 +221,7 @@ class SparkSubmit:
         return stop_options(request, self.options, STOP_OPTIONS, SUBMIT_OPTIONS)
 
     def _command(self, submission: Submission, given: Mapping[str, Any]) -> list[str]:
-        command = [str(self._executable()), "--master", self._master(submission), "--deploy-mode", "client"]
+        command = [str(self._executable()), "--master", self._master(submission.connection), "--deploy-mode", "client"]
         command += ["--name", submission.job]
         for key, value in {**settings(self.options.get("conf")), **settings(given.get("conf"))}.items():
             command += ["--conf", f"{key}={value}"]
@@ -224,9 +231,8 @@ class SparkSubmit:
             command += ["--py-files", ",".join(given["py_files"])]
         return [*command, given["application"], *map(str, given.get("arguments", ()))]
 
-    def _master(self, submission: Submission) -> str:
+    def _master(self, reached: str | None) -> str:
         """The connection overrides the cluster's master; `host:port` means a standalone one."""
-        reached = submission.connection
         if not reached:
             return str(self.options.get("master", "local[*]"))
         return f"spark://{reached}" if ":" in reached and "://" not in reached else reached

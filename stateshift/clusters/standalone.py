@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stateshift.clusters.hosts import host_of
 from stateshift.clusters.noted import Notes, Stopping, filled, handed_over, reached_at, told_of
 from stateshift.clusters.options import ARGUMENTS, COUNT, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS, read_options
 from stateshift.clusters.options import settings as texts
@@ -97,6 +98,12 @@ class Standalone:
             return self._calls(None).version()
         except ClusterError:
             return None
+
+    def host(self, connection: str | None = None) -> str | None:
+        return host_of(connection or str(self.options["url"]))
+
+    def reaches(self, location: str) -> bool | None:
+        return None
 
     def find(self, tag: str) -> JobStatus:
         record = self._notes.read(tag)

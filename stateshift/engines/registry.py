@@ -33,6 +33,7 @@ class Engine:
     survey: SurveyIt
     plan: Callable[[Spec, JobSpec, Facts], tuple[Plan, ...]]
     identity: Callable[[Facts], str]
+    own_part: Callable[[Spec, JobSpec, Survey], Survey]
     misplaced: Callable[[Storage, tuple[FileInfo, ...]], tuple[Finding, ...]]
     transforms: Callable[[], Mapping[str, Transform]]
     reader: Callable[[], EntriesReader]
@@ -54,6 +55,12 @@ def _spark_identity(facts: Facts) -> str:
     from stateshift.engines.spark.planner import identity_of
 
     return identity_of(facts)
+
+
+def _spark_own_part(spec: Spec, job: JobSpec, survey: Survey) -> Survey:
+    from stateshift.engines.spark.dividing import own_part
+
+    return own_part(spec, job, survey)
 
 
 def _spark_misplaced(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[Finding, ...]:
@@ -80,7 +87,10 @@ def _spark_reader() -> EntriesReader:
     return comparable
 
 
-SPARK = Engine("spark", _spark_survey, _spark_plan, _spark_identity, _spark_misplaced, _spark_transforms, _spark_reader)
+SPARK = Engine(
+    "spark", _spark_survey, _spark_plan, _spark_identity, _spark_own_part, _spark_misplaced, _spark_transforms,
+    _spark_reader,
+)  # fmt: skip
 ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (SPARK,)}
 
 

@@ -23,6 +23,7 @@ from stateshift.journal.records import (
     StepFinished,
     StepStarted,
     StepUndone,
+    WaveGivenUp,
 )
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "StepProgress",
     "StepStarted",
     "StepUndone",
+    "WaveGivenUp",
     "advance",
     "decode_records",
     "encode_record",

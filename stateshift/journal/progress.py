@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from stateshift.journal.records import (
     StepFinished,
     StepStarted,
     StepUndone,
+    WaveGivenUp,
 )
 
 State = Literal["new", "running", "failed", "interrupted", "finished", "rolling-back", "rolled-back"]
@@ -73,8 +74,17 @@ class Progress:
     locks: tuple[str, ...] = ()
     plans: tuple[PlanProgress, ...] = ()
     failure: RunFailed | None = None
+    given_up: tuple[WaveGivenUp, ...] = ()
     discard: bool = False
     records: int = 0
+
+    def plans_of(self, jobs: Collection[str]) -> list[PlanProgress]:
+        return [plan for plan in self.plans if plan.job in jobs]
+
+    def half_back(self, jobs: Collection[str]) -> bool:
+        """Whether the wave of these jobs is on its way back."""
+        given_up = any(set(one.jobs) == set(jobs) and one.back for one in self.given_up)
+        return given_up and any(plan.steps and not plan.undone for plan in self.plans_of(jobs))
 
     @property
     def open(self) -> bool:
@@ -94,7 +104,8 @@ def advance(progress: Progress, record: Record) -> Progress:
             )  # fmt: skip
         case RunResumed():
             _expect(progress.state in ("running", "failed", "interrupted"), progress, record)
-            return replace(after, state="running", failure=None)
+            left = tuple(one for one in progress.given_up if progress.half_back(one.jobs))
+            return replace(after, state="running", failure=None, given_up=left)
         case LockTaken():
             _expect(progress.state in ("running", "rolling-back"), progress, record)
             return replace(after, locks=(*(x for x in progress.locks if x != record.location), record.location))
@@ -128,12 +139,17 @@ def advance(progress: Progress, record: Record) -> Progress:
             if progress.state == "rolling-back":
                 return replace(after, failure=record)
             return replace(after, state="interrupted" if record.exit_code == 130 else "failed", failure=record)
+        case WaveGivenUp():
+            _expect(progress.state == "running", progress, record)
+            others = tuple(one for one in progress.given_up if set(one.jobs) != set(record.jobs))
+            return replace(after, given_up=(*others, record))
         case RunFinished():
             _expect(progress.state == "running", progress, record)
             return replace(after, state="finished")
         case RollbackStarted():
             _expect(progress.state not in ("new", "rolled-back"), progress, record)
-            return replace(after, state="rolling-back", failure=None, discard=record.discard)
+            failure = progress.failure if record.automatic else None
+            return replace(after, state="rolling-back", failure=failure, discard=record.discard)
         case RunRolledBack():
             _expect(progress.state == "rolling-back", progress, record)
             return replace(after, state="rolled-back")

@@ -110,6 +110,22 @@ class RunFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class WaveGivenUp:
+    """A wave failed, and the run goes on without it. With `back` it is taken back from here on; a resume finishes that,
+    and then tries it again."""
+
+    kind: ClassVar[str] = "wave-given-up"
+    at: float
+    jobs: tuple[str, ...]
+    back: bool
+    error: str
+    message: str
+    hint: str | None
+    exit_code: int
+    step: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RunFinished:
     kind: ClassVar[str] = "run-finished"
     at: float
@@ -120,6 +136,7 @@ class RollbackStarted:
     kind: ClassVar[str] = "rollback-started"
     at: float
     discard: bool = False  # what the job itself wrote to the target goes, too
+    automatic: bool = False  # because a job failed, and the spec says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +157,7 @@ Record = (
     | PlanFinished
     | PlanUndone
     | RunFailed
+    | WaveGivenUp
     | RunFinished
     | RollbackStarted
     | RunRolledBack

@@ -71,11 +71,7 @@ def rollback(workdir: Workdir, doors: Doors, discard_progress: bool = False) -> 
                 return run.ended()
             case "rolling-back":
                 return run.back()
-        run.refuse_to_take_from_another_run()
-        run.refuse_to_take_from_another_job()
-        run.refuse_to_break_what_was_built_on()
-        if not discard_progress:
-            run.refuse_to_lose_progress()
+        run.refusing.back(journal.progress.plans, discard_progress)
         journal.append(RollbackStarted(doors.clock.now(), discard_progress))
         return run.back()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import Cluster
 from stateshift.engines.registry import all_entries, all_transforms, engine
-from stateshift.spec import ClusterSpec, Spec
+from stateshift.spec import ClusterSpec, KafkaSpec, Spec
 from stateshift.step import Fleet
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
@@ -25,6 +25,17 @@ from stateshift.world import Clock, Meter, Unwatched, World
 if TYPE_CHECKING:
     from stateshift.fleet.crew import Carrier
     from stateshift.fleet.mustering import OpenFleet
+
+
+# Of these brokers and topics: partition -> (first offset, the one after the last); nothing for a topic not there.
+AskTopics = Callable[[KafkaSpec, Sequence[str]], Mapping[str, Mapping[int, tuple[int, int]]]]
+
+
+def ask_kafka(spec: KafkaSpec, topics: Sequence[str]) -> Mapping[str, Mapping[int, tuple[int, int]]]:
+    """The brokers themselves. Their client is not imported before."""
+    from stateshift.brokers.kafka import spans
+
+    return spans(spec.bootstrap_servers, spec.properties, topics)
 
 
 def open_fleet(master: str, log: Path, meter: Meter, stop: threading.Event) -> Carrier:
@@ -46,6 +57,7 @@ class Doors:
     host: str = "localhost"
     open_fleet: OpenFleet = open_fleet
     fleet: Fleet | None = None
+    ask_topics: AskTopics = ask_kafka
 
 
 def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:

@@ -12,9 +12,11 @@ from stateshift.clusters.protocol import Cluster, JobState, JobStatus, StopReque
 from stateshift.engines.registry import Engine, engine
 from stateshift.errors import PlanError, SpecError
 from stateshift.estimating import estimated, probe
+from stateshift.migration import preflight
 from stateshift.migration.doors import Doors
 from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
+from stateshift.spec.waves import in_waves, sharing
 from stateshift.storage import locations
 from stateshift.storage.opening import real_location
 from stateshift.storage.protocol import Storage
@@ -74,13 +76,14 @@ def decode_proposal(value: Any) -> Proposal:
 
 
 def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bool = False) -> Facts:
-    """All the reading there is before a plan exists."""
+    """All the reading there is before a plan exists. `probing` is for a plan that is shown: how fast its storages are,
+    and what is asked of them before anything moves (`preflight`)."""
     kind = engine(spec.engine)
     if job.submit is not None and job.target_cluster is not None:
         check_submit(spec.cluster(job.target_cluster).kind, job.submit.options, f"/jobs/{spec.jobs.index(job)}/submit")
     source = doors.open_storage(job.source)
-    surveyed = _surveyed(kind.survey(source, changes=job.transform), source)
-    return Facts(
+    surveyed = kind.own_part(spec, job, _surveyed(kind.survey(source, changes=job.transform), source))
+    facts = Facts(
         source=surveyed,
         target=_survey(spec, job.target, doors) if job.target else surveyed,
         merges=tuple(_survey(spec, location, doors) for location in job.merge_locations),
@@ -91,6 +94,7 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
         at=doors.clock.now(),
         others=tuple(_survey(spec, location, doors, job.transform) for location in _others(job)),
     )
+    return preflight.asked(spec, job, facts, doors) if probing else facts
 
 
 def propose(spec: Spec, doors: Doors, workdir: Workdir, only: str | None = None) -> Proposal:
@@ -107,13 +111,17 @@ def propose(spec: Spec, doors: Doors, workdir: Workdir, only: str | None = None)
 
 
 def jobs_of(spec: Spec, only: str | None) -> tuple[JobSpec, ...]:
-    """The jobs to work on: all, or the one whose name matches (IS-3)."""
+    """The jobs to work on, in the order in which they move: all, or the one whose name matches (IS-3)."""
     if only is None:
-        return spec.jobs
+        return tuple(job for wave in in_waves(spec) for job in wave)
     job = spec.job(only)
     if job is None:
         names = ", ".join(sorted(job.name for job in spec.jobs))
         raise PlanError(f"the spec has no job {only!r}", hint=f"--job takes one of: {names}")
+    others = sharing(spec, job)
+    if others:
+        raise PlanError(f"{only!r} shares its source with {others[0].name!r}: they move together",
+                        hint="leave out --job, or make a spec of the jobs that move")  # fmt: skip
     return (job,)
 
 
@@ -150,7 +158,9 @@ def _cluster_facts(
         return None
     cluster = doors.open_cluster(spec.cluster(name), workdir)
     if not running:
-        return ClusterFacts(name, cluster.kind, cluster.version(), "unknown", None, _findings_of_target(cluster))
+        found, host = _findings_of_target(cluster), cluster.host(job.connection)
+        reaches = cluster.reaches(job.destination)
+        return ClusterFacts(name, cluster.kind, cluster.version(), "unknown", None, found, host, reaches)
     request = StopRequest(job.name, job.source, job.stop.get("tag"), options=job.stop)
     status = cluster.find_source(request)
     found = _findings_of_source(spec.cluster(name), status)

@@ -1,17 +1,18 @@
 """One run at work: its waves forward, and the way back.
 
-Each wave is one job: it takes the lock on its target, carries out its plans, and lets go. What is found when a wave
-begins must still be what the proposal was made from.
+Each wave is the jobs that move together: it takes the locks on their targets, halts them all, carries out their plans
+phase by phase, and lets go. What is found when a wave begins must still be what the proposal was made from.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from shlex import quote
 
 from stateshift import __version__, executor, lock, plain
-from stateshift.clusters.protocol import StopRequest
+from stateshift.clusters.protocol import JobState
 from stateshift.engines.registry import engine
 from stateshift.errors import Interrupted, JournalError, PlanError, StalePlan, StateshiftError, StorageError
 from stateshift.journal import (
@@ -20,20 +21,29 @@ from stateshift.journal import (
     LockTaken,
     PlanAdopted,
     PlanProgress,
+    RollbackStarted,
     RunFailed,
     RunFinished,
     RunRolledBack,
+    StepFinished,
+    StepStarted,
+    StepUndone,
+    WaveGivenUp,
 )
 from stateshift.migration.doors import Doors, world_of
 from stateshift.migration.proposing import Proposal, decode_proposal, gather, refuse
+from stateshift.migration.refusing import Refusing
 from stateshift.plan import Plan
 from stateshift.report import Report, summarize
 from stateshift.spec import JobSpec
-from stateshift.step import LiftFence
-from stateshift.step.jobs import tag_of
+from stateshift.spec.waves import in_waves
+from stateshift.step import AwaitProgress, SubmitJob
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.workdir import Workdir
+
+# What became of a job that has to be started once more.
+OVER = (JobState.FAILED, JobState.ABSENT)
 
 
 def proposal_of(workdir: Workdir) -> Proposal:
@@ -57,6 +67,7 @@ class Run:
             proposal.spec, proposal, journal, workdir, doors,
         )  # fmt: skip
         self.world = world_of(proposal.spec, journal.progress.run, workdir, doors)
+        self.refusing = Refusing(proposal.spec, self.world, workdir)
 
     @classmethod
     def of(cls, journal: Journal, workdir: Workdir, doors: Doors) -> Run:
@@ -65,49 +76,100 @@ class Run:
     # -- forward
 
     def go(self) -> Report:
+        """All waves, as far as they go. What becomes of the others when one fails, the spec says."""
+        failures: list[StateshiftError] = []
         try:
-            for name in self.journal.progress.jobs:
-                self._wave(self._job(name))
-            self.journal.append(RunFinished(self.doors.clock.now()))
+            for wave in self._waves():
+                try:
+                    self._wave(wave)
+                except StateshiftError as error:
+                    if isinstance(error, Interrupted) or self.spec.on_failure == "stop":
+                        raise
+                    failures.append(error)
+                    if self.spec.on_failure != "finish":
+                        self._all_back(wave, error)
+                        break
+                    self._give_up(wave, error)
+            if not failures:
+                self.journal.append(RunFinished(self.doors.clock.now()))
         except StateshiftError as error:
             self._fail(error)
             self._let_go_of_untouched()
             raise
+        if failures:
+            self._fail(failures[0])
+            raise failures[0]
         return self._report()
 
-    def _wave(self, job: JobSpec) -> None:
-        if self._done(job):
+    def _waves(self) -> list[tuple[JobSpec, ...]]:
+        """Those of the run's jobs."""
+        ours = self.journal.progress.jobs
+        waves = (tuple(job for job in wave if job.name in ours) for wave in in_waves(self.spec))
+        return [wave for wave in waves if wave]
+
+    def _wave(self, wave: tuple[JobSpec, ...]) -> None:
+        if self.journal.progress.half_back(_names(wave)):
+            self._take_back(wave)
+        pending = [job for job in wave if not self._done(job)]
+        for job in wave:
+            if job not in pending:
+                self._let_go(job)
+        for job in pending:
+            self._lock(job)
+        halted = self._halt(pending)
+        adopted = [self._adopted(job, "move", "start") or self._fresh(job, halted, pending) for job in pending]
+        plans = [self._adopt(one) if isinstance(one, Plan) else one for one in adopted]
+        self._start_again(plans)
+        executor.execute_together(plans, self.world, self.journal, self.doors.fleet)
+        for job in pending:
             self._let_go(job)
-            return
-        self._lock(job)
-        halted = self._halt(job)
-        plan = self._adopted(job, "move", "start") or self._adopt(self._fresh(job, halted))
-        executor.execute(plan[0], plan[1], self.world, self.journal, self.doors.fleet)
-        self._let_go(job)
+
+    def _start_again(self, plans: list[tuple[int, Plan]]) -> None:
+        """A job that an earlier attempt waited for in vain, and that has failed: who resumes wants it started again."""
+        now, write = self.doors.clock.now, self.journal.append
+        for number, plan in plans:
+            done = self.journal.progress.plans[number]
+            waits = [step.name for step in plan if isinstance(step, AwaitProgress)]
+            waited = any(name in done.steps and not done.finished(name) for name in waits)
+            failed = [
+                step for step in plan
+                if waited and isinstance(step, SubmitJob) and step.status(self.world).state in OVER
+            ]  # fmt: skip
+            for step in failed:
+                self.world.meter.say(f"{plan.job} has failed: it is started again")
+                write(StepUndone(now(), number, step.name, ()))
+                write(StepStarted(now(), number, "submit", step.name))
+                write(StepFinished(now(), number, step.name, 0.0, 0, 0, step.again(self.world)))
 
     def _done(self, job: JobSpec) -> bool:
-        plans = [plan for plan in self.journal.progress.plans if plan.job == job.name]
-        return bool(plans) and plans[-1].purpose != "halt" and plans[-1].finished_at is not None
+        last = next(reversed(self.journal.progress.plans_of((job.name,))), None)
+        return last is not None and last.purpose != "halt" and last.finished_at is not None and not last.undone
 
-    def _halt(self, job: JobSpec) -> bool:
-        """Carry out the halt plan, where there is one; whether there was."""
-        adopted = self._adopted(job, "halt")
-        if adopted is None and self._adopted(job, "move", "start") is None:
-            proposed = self._proposed(job)
-            if proposed[0].purpose == "halt":
-                self._expect_fresh(job, proposed[0])
-                adopted = self._adopt(proposed[0])
-        if adopted is not None:
-            executor.execute(adopted[0], adopted[1], self.world, self.journal, self.doors.fleet)
-        return adopted is not None
+    def _halt(self, wave: list[JobSpec]) -> frozenset[str]:
+        """Carry out the halt plans, where there are some; the jobs that they stopped."""
+        halts: dict[str, tuple[int, Plan]] = {}
+        for job in wave:
+            adopted = self._adopted(job, "halt")
+            if adopted is None and self._adopted(job, "move", "start") is None:
+                proposed = self._proposed(job)
+                if proposed[0].purpose == "halt":
+                    self._expect_fresh(job, proposed[0])
+                    adopted = self._adopt(proposed[0])
+            if adopted is not None:
+                halts[job.name] = adopted
+        executor.execute_together(list(halts.values()), self.world, self.journal, self.doors.fleet)
+        return frozenset(halts)
 
-    def _fresh(self, job: JobSpec, halted: bool) -> Plan:
-        """The move plan of what is there now, if that is still what the proposal was made from."""
+    def _fresh(self, job: JobSpec, halts: frozenset[str], wave: list[JobSpec]) -> Plan:
+        """The move plan of what is there now, if that is still what the proposal was made from. Else no job of the wave
+        stays halted."""
+        halted = job.name in halts
         facts = gather(self.spec, job, self.doors, self.workdir)
         if halted and facts.source_cluster is not None and facts.source_cluster.state == "unknown":
             # A cluster that cannot tell was told to stop the job, and said that it did.
             facts = replace(facts, source_cluster=replace(facts.source_cluster, state="absent"))
-        made = engine(self.spec.engine).plan(self.spec, job, facts)
+        before = [plan for plan in self.journal.progress.plans_of((job.name,)) if plan.purpose != "halt"]
+        made = engine(self.spec.engine).plan(self.spec, job, replace(facts, attempt=1 + len(before)))
         proposed = self._proposed(job)[-1]
         if made[0].purpose == "halt" and halted:
             raise StalePlan(
@@ -116,9 +178,10 @@ class Run:
             )
         now = engine(self.spec.engine).identity(facts) if proposed.provisional else made[-1].facts
         if made[0].purpose == "halt" or now != proposed.facts:
-            self._stale(job, halted)
-        if made[-1].refusals and halted:
-            self._undo_halt(job)
+            self._undo_halts(wave)
+            raise _stale(job, taken_back=bool(halts))
+        if made[-1].refusals:
+            self._undo_halts(wave)
         refuse(made)
         return made[-1]
 
@@ -134,25 +197,20 @@ class Run:
     def _expect_fresh(self, job: JobSpec, proposed: Plan) -> None:
         facts = gather(self.spec, job, self.doors, self.workdir)
         if engine(self.spec.engine).identity(facts) != proposed.facts:
-            self._stale(job, halted=False)
+            raise _stale(job, taken_back=False)
 
-    def _stale(self, job: JobSpec, halted: bool) -> None:
-        if halted:
-            self._undo_halt(job)
-        raise StalePlan(
-            f"what is found at {job.source} and {job.destination} is no longer what the plan was made from"
-            + ("; the halt was taken back" if halted else ""),
-            hint="look at the difference with a new plan: stateshift plan WORKDIR/spec.json",
-        )
-
-    def _undo_halt(self, job: JobSpec) -> None:
-        adopted = self._adopted(job, "halt")
-        if adopted is not None:
-            executor.roll_back(adopted[0], adopted[1], self.world, self.journal)
+    def _undo_halts(self, wave: list[JobSpec]) -> None:
+        """Of a wave that does not move: its jobs go on where they are."""
+        for job in reversed(wave):
+            adopted = self._adopted(job, "halt")
+            if adopted is not None:
+                executor.roll_back(adopted[0], adopted[1], self.world, self.journal)
 
     def _adopted(self, job: JobSpec, *purposes: str) -> tuple[int, Plan] | None:
-        for plan in self.journal.progress.plans:
-            if plan.job == job.name and plan.purpose in purposes:
+        """The plan that is being carried out. A halt that was taken back is carried out again; what moved and was taken
+        back is planned anew, since its job has gone on."""
+        for plan in reversed(self.journal.progress.plans_of((job.name,))):
+            if plan.purpose in purposes and (plan.purpose == "halt" or not plan.undone):
                 return plan.plan, self.workdir.read_plan(plan.plan, plan.fingerprint)
         return None
 
@@ -172,12 +230,10 @@ class Run:
 
     def back(self) -> Report:
         try:
-            self.refuse_to_take_from_another_run()  # also when this goes on: it may have been moved on in between
+            # also when this goes on: it may have been moved on in between
+            self.refusing.from_another_run(self.journal.progress.plans)
             for adopted in reversed(self.journal.progress.plans):
-                if not adopted.undone:
-                    self._lock(self._job(adopted.job))  # ours still; or again, where the run had finished
-                    plan = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
-                    executor.roll_back(adopted.plan, plan, self.world, self.journal)
+                self._undo(adopted)
             for name in self.journal.progress.jobs:
                 self._let_go(self._job(name))
             self.journal.append(RunRolledBack(self.doors.clock.now()))
@@ -186,67 +242,66 @@ class Run:
             raise
         return self._report()
 
-    def refuse_to_take_from_another_run(self) -> None:
-        """A job that was moved on from the target since: to take this run back would pull its source away from under
-        that run, and start the old job beside the new one."""
-        for adopted in self.journal.progress.plans:
+    def _undo(self, adopted: PlanProgress) -> None:
+        if not adopted.undone:
+            self._lock(self._job(adopted.job))  # ours still; or again, where the run had finished
             plan = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
-            if adopted.undone or not adopted.steps or plan.purpose != "move" or plan.target == plan.source:
-                continue
-            owner = self.world.fence(plan.target)
-            if owner not in (None, self.world.run):
-                raise PlanError(
-                    f"run {owner} has moved {adopted.job} on from {plan.target} since",
-                    hint="take that run back first: stateshift runs lists the workdirs",
-                )
+            executor.roll_back(adopted.plan, plan, self.world, self.journal)
 
-    def refuse_to_take_from_another_job(self) -> None:
-        """A job that runs on the target, and that somebody else has started there."""
-        for adopted in self.journal.progress.plans:
-            job = self._job(adopted.job)
-            submitted = any(s.phase == "submit" and s.state != "undone" for s in adopted.steps.values())
-            if submitted and job.mode == "move" and job.target_cluster is not None:
-                cluster, tag = self.world.cluster(job.target_cluster), tag_of(self.world, job.name)
-                request = StopRequest(job.name, job.destination)
-                if not cluster.find(tag).state.alive and cluster.find_source(request).state.alive:
-                    raise PlanError(
-                        f"{job.name} runs on {job.target_cluster}, and this run did not start it",
-                        hint=f"stop it, then: stateshift rollback {quote(str(self.workdir.path))}",
-                    )
+    def _take_back(self, wave: tuple[JobSpec, ...]) -> None:
+        """One wave, while the run goes on."""
+        for adopted in reversed(self.journal.progress.plans_of(_names(wave))):
+            self._undo(adopted)
+        for job in wave:
+            self._let_go(job)
 
-    def refuse_to_break_what_was_built_on(self) -> None:
-        """State that was compacted in place: later versions of a job that has gone on may name our files."""
-        for adopted in self.journal.progress.plans:
-            plan = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
-            if _in_place(plan) and not adopted.undone and self._gone_on(adopted):
-                raise PlanError(
-                    f"{adopted.job} has committed batches since, on the files that were written here: it cannot do "
-                    "without them",
-                    hint="what was set aside may be removed; there is nothing to take back",
-                )
+    def _give_up(self, wave: tuple[JobSpec, ...], error: StateshiftError) -> None:
+        """Take a wave back that failed, unless that would lose what its jobs have done since. What keeps it from being
+        taken back is told with the failure, and is no reason to leave the other waves alone."""
+        names = " and ".join(_names(wave))
+        try:
+            self.refusing.back(self.journal.progress.plans_of(_names(wave)), self.spec.on_failure == "discard")
+        except StateshiftError as refusal:
+            error.hint = f"{names} was not taken back: {refusal.fact}; `stateshift resume WORKDIR` tries it again"
+            self.journal.append(self._given_up(wave, error, back=False))
+            return
+        error.hint = f"{names} was taken back; mend this, then `stateshift resume WORKDIR` tries it again"
+        self.journal.append(self._given_up(wave, error, back=True))
+        try:
+            self._take_back(wave)
+        except Interrupted:
+            raise
+        except StateshiftError as worse:
+            error.hint = f"taking {names} back failed, too ({worse.fact}): `stateshift resume WORKDIR` tries again"
+            self.journal.append(self._given_up(wave, error, back=True))
 
-    def refuse_to_lose_progress(self) -> None:
-        """A run whose job has committed since, whoever started it: taking it back throws those batches away."""
-        for adopted in self.journal.progress.plans:
-            confirmed = [s for s in adopted.steps.values() if s.phase == "confirm" and s.state == "finished"]
-            if any(s.evidence and s.evidence.get("committed") for s in confirmed) or self._gone_on(adopted):
-                raise PlanError(
-                    f"{adopted.job} has committed batches on the target since; a rollback would throw them away",
-                    hint="if that is what you want: stateshift rollback "
-                    f"{quote(str(self.workdir.path))} --discard-progress",
-                )
+    def _given_up(self, wave: tuple[JobSpec, ...], error: StateshiftError, back: bool) -> WaveGivenUp:
+        hint, step = self._in_words(error.hint), error.where.get("step")
+        return WaveGivenUp(
+            self.doors.clock.now(), _names(wave), back, type(error).__name__, error.fact, hint, error.exit_code, step
+        )
 
-    def _gone_on(self, adopted: PlanProgress) -> bool:
-        """Whether the target's image has a later epoch than the one that was brought there."""
-        plan = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
-        if plan.purpose != "move" or not adopted.steps or (plan.target == plan.source and not _in_place(plan)):
-            return False
-        survey = engine(plan.engine).survey
-        there = {image.path: image.epoch for image in survey(self.world.storage(plan.target)).images}
-        here: dict[str, int | None] = {"": plan.epoch}
-        if plan.epoch is None and any(epoch is not None for epoch in there.values()):  # a workflow
-            here = {image.path: image.epoch for image in survey(self.world.storage(plan.source)).images}
-        return any((there.get(path) or 0) > epoch for path, epoch in here.items() if epoch is not None)
+    def _all_back(self, wave: tuple[JobSpec, ...], error: StateshiftError) -> None:
+        """Take the whole run back, because a wave failed. Where that would lose what other jobs have done since, only
+        the wave that failed."""
+        discard = self.spec.on_failure == "discard"
+        try:
+            self.refusing.back(self.journal.progress.plans, discard)
+        except StateshiftError as refusal:
+            self._give_up(wave, error)
+            error.hint = f"{error.hint}; the rest was not taken back: {refusal.fact}"
+            return
+        self._fail(error)
+        self.journal.append(RollbackStarted(self.doors.clock.now(), discard, automatic=True))
+        try:
+            self.back()
+        except Interrupted:
+            raise
+        except StateshiftError as worse:
+            again = "`stateshift resume WORKDIR` goes on with that"
+            error.hint = self._in_words(f"taking the run back failed, too ({worse.fact}): {again}")
+            raise error from worse
+        error.hint = "the run was taken back, as `on_failure` says: mend this, then apply the spec again"
 
     # -- both
 
@@ -276,17 +331,20 @@ class Run:
 
     def _fail(self, error: StateshiftError) -> None:
         where = quote(str(self.workdir.path))
-        if isinstance(error, Interrupted):
-            error.hint = f"stateshift resume {where}"
-        elif error.hint is not None:
-            error.hint = error.hint.replace("WORKDIR", where)
+        error.hint = f"stateshift resume {where}" if isinstance(error, Interrupted) else self._in_words(error.hint)
         step = error.where.get("step")
         kind = type(error).__name__
+        if self.journal.progress.state not in ("running", "rolling-back"):
+            return  # the journal has it
         # Where the workdir's own disk is full, the failure cannot be written down: it is raised all the same, and a
         # journal that ends in the middle of a run can be resumed.
         with suppress(StorageError):
             self.journal.append(RunFailed(self.doors.clock.now(), kind, error.fact, error.hint, error.exit_code, step))
             self._report()
+
+    def _in_words(self, hint: str | None) -> str | None:
+        """The hint with this run's workdir in it."""
+        return hint and hint.replace("WORKDIR", quote(str(self.workdir.path)))
 
     def ended(self) -> Report:
         """The report of a run that has nothing left to do: written again, should a kill have come before it."""
@@ -298,6 +356,13 @@ class Run:
         return report
 
 
-def _in_place(plan: Plan) -> bool:
-    """Whether the plan changes an image where it lies."""
-    return plan.target == plan.source and any(isinstance(step, LiftFence) for step in plan)
+def _names(wave: Iterable[JobSpec]) -> tuple[str, ...]:
+    return tuple(job.name for job in wave)
+
+
+def _stale(job: JobSpec, taken_back: bool) -> StalePlan:
+    return StalePlan(
+        f"what is found at {job.source} and {job.destination} is no longer what the plan was made from"
+        + ("; the halt was taken back" if taken_back else ""),
+        hint="look at the difference with a new plan: stateshift plan WORKDIR/spec.json",
+    )

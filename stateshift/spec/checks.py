@@ -13,6 +13,7 @@ from stateshift.spec.jobs import ReadJob
 from stateshift.spec.location import relation, scheme
 from stateshift.spec.model import WAIVERS, ClusterSpec, Spec
 from stateshift.spec.place import Complaints, Place
+from stateshift.spec.waves import share
 
 _RELATION = {"same": "is", "inside": "lies inside", "around": "holds"}
 
@@ -21,6 +22,8 @@ def check(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> None:
     _check_names(complaints, jobs)
     _check_operators(complaints, jobs)
     _check_targets(complaints, jobs)
+    _check_shared(complaints, jobs)
+    _check_waves(complaints, spec, jobs)
     for read in jobs:
         _check_clusters(complaints, spec.clusters, read)
         _check_ends(complaints, read)
@@ -60,6 +63,46 @@ def _check_targets(complaints: Complaints, jobs: list[ReadJob]) -> None:
             if lies != "apart":
                 message = f"the target of {read.job.name!r} {_RELATION[lies]} the target of {other.job.name!r}"
                 complaints.add(read.at("remote_location", "new_savepoint_path"), message, "a place of its own")
+
+
+def _check_shared(complaints: Complaints, jobs: list[ReadJob]) -> None:
+    """Jobs that divide a workflow: each says which operators are its own, and takes them elsewhere."""
+    for read in jobs:
+        others = [other for other in jobs if other is not read and share(read.job, other.job)]
+        if not others:
+            continue
+        fact = f"{read.job.source!r} is the source of {others[0].job.name!r}, too"
+        at = read.at("checkpoint_location", "existing_savepoint_paths")
+        if not read.job.operators:
+            complaints.add(at, f"{fact}, and this job names no operators", "its own operators, or \"mode\": \"fork\"")
+        if not read.job.target:
+            complaints.add(at, f"{fact}, and this job stays there", "'remote_location': where its part goes")
+        if read.job.merge_locations:
+            complaints.add(read.at("merge_jobs"), f"{fact}: a merge would be divided", "two runs: merge first")
+
+
+def _check_waves(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> None:
+    """Every job moves in exactly one wave, and those that share a source in one."""
+    if not spec.waves:
+        return
+    at = Place(spec.waves, "/waves")
+    names, planned = [read.job.name for read in jobs], [name for wave in spec.waves for name in wave]
+    for name in dict.fromkeys(planned):
+        if name not in names:
+            close = get_close_matches(name, names, n=1)
+            meant = f", did you mean {close[0]!r}?" if close else ""
+            complaints.add(at, f"there is no job {name!r}{meant}", f"some of {', '.join(names)}")
+        elif planned.count(name) > 1:
+            complaints.add(at, f"{name!r} is in two waves", "each job once")
+    for name in names:
+        if name and name not in planned:
+            complaints.add(at, f"{name!r} is in no wave", "every job once")
+    wave_of = {name: number for number, wave in enumerate(spec.waves) for name in wave}
+    for index, read in enumerate(jobs):
+        for other in jobs[:index]:
+            if share(read.job, other.job) and wave_of.get(read.job.name) != wave_of.get(other.job.name):
+                message = f"{other.job.name!r} and {read.job.name!r} have one source, and are in two waves"
+                complaints.add(at, message, "one wave for both")
 
 
 def _check_waivers(complaints: Complaints, read: ReadJob) -> None:

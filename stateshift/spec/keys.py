@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from stateshift.spec.model import WAIVERS, FlinkJob, JobSpec, Mode, Spec, SubmitSpec, Verify
+from stateshift.spec.model import WAIVERS, FlinkJob, JobSpec, KafkaSpec, Mode, OnFailure, Spec, SubmitSpec, Verify
 
 Engine = Literal["spark", "flink"]
 
@@ -129,6 +129,11 @@ JOB = Keys(
     _job("transform", "transform", "transform", "Changes to the state on its way, each kind once."),
     _job("data", "data", "data", "Directories the job reads or writes that are elsewhere afterwards."),
     _job(
+        "kafka", "kafka", "kafka",
+        "The brokers from which the job reads afterwards: they are asked whether they still have its offsets.",
+        engine="spark", for_all=True,
+    ),
+    _job(
         "verify", "choice", "verify",
         "How the target is compared with the source: entry by entry, by the digests of files, or not.",
         choices=get_args(Verify), for_all=True,
@@ -172,6 +177,15 @@ SPEC = Keys(
         "True: the jobs exist, move and start again. False: a first deployment; they are prepared and started.",
         Spec, "restart"),
     Key("jobs", "jobs", "The jobs in the order in which they move: a list, or a map by name.", Spec, "jobs"),
+    Key("waves", "waves",
+        "Which jobs move together, phase by phase: a list of waves in their order, each a list of jobs' names; every "
+        "job is in one. Left out, jobs move one after the other, and those that share a source together.",
+        Spec, "waves"),
+    Key("on_failure", "choice",
+        "What becomes of the others when a job fails. stop: nothing more is begun, a person decides. finish: the wave "
+        "that failed is taken back, the others are carried out. rollback: the whole run is taken back; a wave whose "
+        "job has committed on its target since stays where it is. discard: those waves, too.",
+        Spec, "on_failure", choices=get_args(OnFailure)),
     Key("clusters", "clusters", "Where jobs run: a map by name, or a list.", Spec, "clusters"),
     Key("uid_hash", "uid_hash", "How an operator's name becomes its directory: a profile's name, or constants.",
         Spec, "uid_hash"),
@@ -192,6 +206,9 @@ SUBMIT = Keys(
     Key("seconds_max", "number", "How long to wait for the first committed batch.", SubmitSpec, "seconds_max"),
 )
 
+# One wave of `waves`.
+WAVE = Key("wave", "texts", "The jobs that move together.")
+
 STOP = Keys(
     Key("seconds_max", "number", "How long to wait for a graceful stop."),
     Key("tag", "text", "The name under which the source cluster knows the job."),
@@ -201,6 +218,12 @@ DATA = Keys(
     Key("source", "location", "Where the directory is now."),
     Key("target", "location", "Where it is afterwards."),
     Key("copy", "boolean", "Whether to bring its content over; false where it is there already."),
+)
+
+KAFKA = Keys(
+    Key("bootstrap_servers", "text", "host:port of brokers, with commas.", KafkaSpec, "bootstrap_servers"),
+    Key("properties", "location", "A file of client properties on this machine (security.protocol, sasl.mechanism): "
+        "credentials are in there, and not in the spec.", KafkaSpec, "properties"),
 )
 
 OPERATOR = Keys(
@@ -289,6 +312,7 @@ CLUSTER_OPTIONS = (
     ("find", ["string", "array"], "command: prints the state of a job, and its id."),
     ("stop", ["string", "array"], "command: stops a job."),
     ("version", ["string", "array"], "command: prints the engine's version."),
+    ("reach", ["string", "array"], "command: ends with 0 where jobs reach $STATESHIFT_LOCATION, else with 1."),
     ("log", ["string", "array"], "command: prints the end of a job's log."),
     ("cwd", "string", "command: where they run."),
     ("environment", "object", "spark_submit, command: variables of every job or command."),

@@ -3,6 +3,8 @@
     Spec                    one migration
       clusters                named places where jobs run
       jobs                    in the order in which they move
+      waves                   which of them move together, by name; empty where that is left to us (`spec.waves`)
+      on_failure              what becomes of the other jobs when one fails
         source, target          locations; without a target the job stays where it is
         merge_locations         directories whose content joins the source first (Algorithm 5)
         operators               names (= UIDs), with the directory where somebody else chose one
@@ -21,10 +23,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 # The findings that may be waived, by the names that the findings give.
-WAIVERS = ("paths-stay", "older-target", "zip-format")
+WAIVERS = (
+    *("paths-stay", "older-target", "zip-format", "operators-stay"),
+    *("permission", "space", "target-reach", "lost-offsets", "list-state"),
+)
 
 Mode = Literal["move", "fork"]
 Verify = Literal["entries", "digests", "none"]
+
+# Stop there and let a person decide; take the wave that failed back and finish the others; take the whole run back, as
+# far as no job has committed on its target since; take back those, too.
+OnFailure = Literal["stop", "finish", "rollback", "discard"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +84,15 @@ class DataSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class KafkaSpec:
+    """The brokers from which the job reads afterwards: no checkpoint names them. `properties` is a file on this machine
+    with what a client needs beside: credentials are only there."""
+
+    bootstrap_servers: str
+    properties: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FlinkJob:
     """What only Flink's dialect of INFORE D5.2 has (IF-1)."""
 
@@ -107,6 +125,7 @@ class JobSpec:
     stop: Mapping[str, Any] = field(default_factory=dict)
     transform: tuple[Mapping[str, Any], ...] = ()
     data: tuple[DataSpec, ...] = ()
+    kafka: KafkaSpec | None = None
     mode: Mode = "move"
     verify: Verify = "entries"
     planned_batch: Literal["keep", "drop"] = "keep"
@@ -126,6 +145,8 @@ class Spec:
     engine: Literal["spark", "flink"]
     jobs: tuple[JobSpec, ...]
     restart: bool = True
+    waves: tuple[tuple[str, ...], ...] = ()
+    on_failure: OnFailure = "stop"
     clusters: tuple[ClusterSpec, ...] = ()
     uid_hash: HashProfile = HashProfile()
     production: bool = False

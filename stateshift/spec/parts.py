@@ -3,7 +3,9 @@
     clusters    {"a": {"kind": "manual", ...}}  or  [{"name": "a", "kind": "manual", ...}]
     operators   ["A", "B"]  or  [{"name": "A", "directory": "d"}]  or  {"A": "d", "B": null}
     submit      {"environment": {...}, "seconds_max": 300, anything the cluster takes}
+    waves       [["A", "B"], ["C"]]
     data        [{"source": ..., "target": ..., "copy": true}]
+    kafka       {"bootstrap_servers": "host:9092,other:9092", "properties": "client.properties"}
     uid_hash    "java-signed"  or  {"p": 31, "m": 1000000009, "offset": -96, "signed": false}
 
 `read_part` reads any key's value, these as well as single ones.
@@ -15,11 +17,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from stateshift.spec.changes import read_changes
-from stateshift.spec.keys import CLUSTER, DATA, HASH, OPERATOR, PROFILES, STOP, SUBMIT, THROTTLE, Key, fold
-from stateshift.spec.model import ClusterSpec, DataSpec, HashProfile, OperatorSpec, SubmitSpec
+from stateshift.spec.keys import CLUSTER, DATA, HASH, KAFKA, OPERATOR, PROFILES, STOP, SUBMIT, THROTTLE, WAVE, Key, fold
+from stateshift.spec.model import ClusterSpec, DataSpec, HashProfile, KafkaSpec, OperatorSpec, SubmitSpec
 from stateshift.spec.place import Place
 from stateshift.spec.secret import refuse_secrets
-from stateshift.spec.values import Reader
+from stateshift.spec.values import Reader, is_host_port
 
 NAMED_PROFILES = {"default": HashProfile(), "java-signed": HashProfile(name="java-signed", signed=True)}
 assert tuple(NAMED_PROFILES) == PROFILES
@@ -110,6 +112,18 @@ def _stop(reader: Reader, place: Place) -> dict[str, Any]:
     return {**reader.fields(STOP, known), **{key: place.value[key] for key in options}}
 
 
+def _waves(reader: Reader, place: Place) -> tuple[tuple[str, ...], ...]:
+    if not reader.is_a(place, list, "a list of waves, each a list of jobs' names"):
+        return ()
+    waves = []
+    for wave in place.items:
+        names = reader.value(WAVE, wave) if reader.is_a(wave, list, "a list of jobs' names") else ()
+        if not names:
+            reader.complaints.add(wave, "a wave without jobs", "at least one job's name")
+        waves.append(names or ())
+    return tuple(waves)
+
+
 def _data(reader: Reader, place: Place) -> tuple[DataSpec, ...]:
     items = list(place.items) if reader.is_a(place, list, "a list of {source, target, copy}") else []
     read = [_datum(reader, item) for item in items]
@@ -122,6 +136,21 @@ def _datum(reader: Reader, place: Place) -> DataSpec | None:
         return None
     fields = reader.fields(DATA, known)
     return DataSpec(**fields) if {"source", "target"} <= set(fields) else None
+
+
+def _kafka(reader: Reader, place: Place) -> KafkaSpec | None:
+    known = reader.known(place, KAFKA)
+    if not isinstance(place.value, dict) or not reader.need(place, known, "bootstrap_servers"):
+        return None
+    fields = reader.fields(KAFKA, known)
+    servers = [server.strip() for server in fields.get("bootstrap_servers", "").split(",")]
+    if "bootstrap_servers" in fields and not all(map(is_host_port, servers)):
+        reader.refuse(known["bootstrap_servers"], "host:port, or several with commas")
+    elif not fields.get("properties", "file://").startswith("file://"):
+        reader.refuse(known["properties"], "a file on this machine")
+    elif "bootstrap_servers" in fields:
+        return KafkaSpec(",".join(servers), fields.get("properties"))
+    return None
 
 
 def _uid_hash(reader: Reader, place: Place) -> HashProfile | None:
@@ -154,7 +183,9 @@ _READ: dict[str, Callable[[Reader, Place], Any]] = {
     "operators": _operators,
     "submit": _submit,
     "stop": _stop,
+    "waves": _waves,
     "data": _data,
+    "kafka": _kafka,
     "uid_hash": _uid_hash,
     "throttle": _throttle,
     "transform": read_changes,

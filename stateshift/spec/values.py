@@ -173,11 +173,15 @@ def _connection(reader: Reader, key: Key, place: Place) -> str | None:
     if not parts or (not parts["scheme"] and (parts["path"] or "," in text)):
         reader.refuse(place, expected)
         return None
-    hosts = [_HOST_PORT.match(host) for host in parts["hosts"].split(",")]
-    if all(host and 1 <= int(host["port"]) <= 65535 for host in hosts):
+    if all(is_host_port(host) for host in parts["hosts"].split(",")):
         return text
     reader.refuse(place, expected)
     return None
+
+
+def is_host_port(text: str) -> bool:
+    found = _HOST_PORT.match(text)
+    return found is not None and 1 <= int(found["port"]) <= 65535
 
 
 def _location(reader: Reader, key: Key, place: Place) -> str | None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stateshift.spec.keys import HASH, JOB, SPEC, SUBMIT, THROTTLE, Key
+from stateshift.spec.keys import HASH, JOB, KAFKA, SPEC, SUBMIT, THROTTLE, Key
 from stateshift.spec.model import (
     ClusterSpec,
     DataSpec,
     FlinkJob,
     HashProfile,
     JobSpec,
+    KafkaSpec,
     OperatorSpec,
     Spec,
     SubmitSpec,
@@ -68,6 +69,8 @@ def plain_value(value: Any) -> Any:
             return [plain_value(item) for item in value]
         case DataSpec(source=source, target=target, copy=copy):
             return {"source": source, "target": target, "copy": copy}
+        case KafkaSpec():
+            return _fields(value, KAFKA.all)
         case _:
             return value
 

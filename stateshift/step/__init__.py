@@ -9,14 +9,15 @@
     WriteFile        files     write literal bytes
     TransformShard   files     feed files through a named pure transform
     CompareImages    images    fold the entries of both images and compare
-    SubmitJob        jobs      find the tag, else submit with it
-    AwaitProgress    jobs      wait until the job restored from this image commits a batch
+    SubmitJob        starting  find the tag, else submit with it
+    AwaitProgress    starting  wait until the job restored from this image commits a batch
 """
 
 from stateshift.step.files import CopyFiles, MoveFiles, Rename, TransformShard, WriteFile
 from stateshift.step.images import CompareImages
-from stateshift.step.jobs import AwaitProgress, FenceSource, LiftFence, StopJob, SubmitJob
+from stateshift.step.jobs import FenceSource, LiftFence, StopJob
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence, Fleet, Step
+from stateshift.step.starting import AwaitProgress, SubmitJob
 
 AnyStep = (
     StopJob

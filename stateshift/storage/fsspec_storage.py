@@ -31,7 +31,7 @@ from stateshift.storage.fsspec_upload import upload
 from stateshift.storage.fsspec_ways import Way, host_of, lists_whole_trees, packages_for, way_of
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import Writing, is_temporary
-from stateshift.survey import FileInfo
+from stateshift.survey import FileInfo, Room
 
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
 _DIRECTORIES_MAX = 4096  # remembered as made
@@ -183,6 +183,14 @@ class FsspecStorage:
 
     def sync(self) -> None:
         """Nothing to do: what these storages acknowledged is as durable as they make it (see `traits`)."""
+
+    def room(self) -> Room:
+        """Object stores have no end, and no question for one; nor has fsspec."""
+        return Room()
+
+    def writable(self, under: str = "") -> bool | None:
+        """Nobody can tell: what a policy allows shows when something is written."""
+        return None
 
     def _full(self, path: str) -> str:
         locations.check_path(path)

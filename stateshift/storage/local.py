@@ -33,12 +33,12 @@ import threading
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from stateshift.storage import failures, locations
+from stateshift.storage import failures, local_room, locations
 from stateshift.storage import local_calls as calls
 from stateshift.storage.local_listing import walk
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import Writing, is_temporary, unique_temporary
-from stateshift.survey import FileInfo
+from stateshift.survey import FileInfo, Room
 
 _DIRECTORIES_MAX = 4096  # remembered as made and not yet durable; beyond it we sync early
 
@@ -170,6 +170,13 @@ class LocalStorage:
                     self._made |= made
                     self._inherited |= inherited
                 raise
+
+    def room(self) -> Room:
+        with self._telling(""):
+            return local_room.room(_nearest(self._root))
+
+    def writable(self, under: str = "") -> bool | None:
+        return local_room.writable(_nearest(self._full(under)))
 
     def _leftovers(self, directory: str, names: builtins.list[str]) -> builtins.list[str]:
         return [n for n in names if is_temporary(n) and os.path.join(directory, n) not in self._writing]

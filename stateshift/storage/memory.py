@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from stateshift.storage import failures, locations
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import is_temporary, temporary, unique_temporary
-from stateshift.survey import FileInfo
+from stateshift.survey import FileInfo, Room
 
 
 class ProcessGone(BaseException):
@@ -65,6 +65,7 @@ class MemoryDisk:
         self.now = now
         self.bytes_max = bytes_max
         self.bytes = 0
+        self.denied: set[str] = set()  # locations at and below which nobody may write
         self.generation = 0
         self.writes = 0
         self._storages = 0
@@ -119,12 +120,17 @@ class MemoryDisk:
 
     def make_way(self, name: str) -> None:
         """Make the directories `name` lies in."""
+        if self.is_denied(name):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
         if name in self._directories:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
         for directory in _above(name):
             if directory in self._files:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), directory)
             self._directories.add(directory)
+
+    def is_denied(self, name: str) -> bool:
+        return any(f"{name}/".startswith(_above_all(place)) for place in self.denied)
 
     def check_room(self, size: int) -> None:
         if self.bytes_max is not None and self.bytes + size > self.bytes_max:
@@ -290,6 +296,16 @@ class MemoryStorage:
     def sync(self) -> None:
         with self._alive() as disk:
             disk.settle(self._id, self._location, self._opened)
+
+    def room(self) -> Room:
+        with self._alive() as disk:
+            free = None if disk.bytes_max is None else max(0, disk.bytes_max - disk.bytes)
+        return Room(free, None, 1, "the disk in memory", "its disk")
+
+    def writable(self, under: str = "") -> bool | None:
+        full = self._full(under)
+        with self._alive() as disk:
+            return not disk.is_denied(full)
 
     def _full(self, path: str) -> str:
         locations.check_path(path)

@@ -14,6 +14,8 @@ every member keeps, and the contract suite checks:
 * A name is a file's or a directory's: a `write` that would make it both is refused. Object stores have no directories,
   and there both are files, each whole.
 * Names are bytes a user chose: blanks, `%`, `#`, `?`, `:` and any unicode are taken literally.
+* `room` and `writable` write nothing: they ask, and say None where that is not enough to know. For a place that is not
+  there yet the nearest directory above it answers.
 * What may pass (a cut connection, a 503) raises TransientStorageError, everything else StorageError.
 """
 
@@ -23,7 +25,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from stateshift.survey import FileInfo
+from stateshift.survey import FileInfo, Room
 
 CHUNK = 4 * 1024 * 1024
 
@@ -87,4 +89,12 @@ class Storage(Protocol):
     def sync(self) -> None:
         """Return when everything written through this storage so far, and everything that was there when it was opened,
         survives a crash of the machine."""
+        ...
+
+    def room(self) -> Room:
+        """How much may still be written at the location."""
+        ...
+
+    def writable(self, under: str = "") -> bool | None:
+        """Whether files may be made in the directory `under`, as far as the storage says beforehand."""
         ...

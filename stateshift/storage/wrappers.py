@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
 from stateshift.storage.protocol import Content, Storage, Traits
-from stateshift.survey import FileInfo
+from stateshift.survey import FileInfo, Room
 
 T = TypeVar("T")
 
@@ -125,6 +125,12 @@ class Retrying:
 
     def sync(self) -> None:
         self._again(self._storage.sync)
+
+    def room(self) -> Room:
+        return self._again(self._storage.room)
+
+    def writable(self, under: str = "") -> bool | None:
+        return self._again(lambda: self._storage.writable(under))
 
     def _again(self, operation: Callable[[], T]) -> T:
         attempt = 0
@@ -272,6 +278,14 @@ class Throttled:
     def sync(self) -> None:
         self._pace.operation()
         self._storage.sync()
+
+    def room(self) -> Room:
+        self._pace.operation()
+        return self._storage.room()
+
+    def writable(self, under: str = "") -> bool | None:
+        self._pace.operation()
+        return self._storage.writable(under)
 
     def _paced(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         for chunk in chunks:

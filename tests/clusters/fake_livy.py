@@ -3,6 +3,7 @@ be told to misbehave: what is tested with it are lost answers and odd ones, not 
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -61,8 +62,8 @@ class FakeLivy(StandIn):
 
 
 @contextmanager
-def serving(seconds: float = 0.0) -> Iterator[FakeLivy]:
+def serving(seconds: float = 0.0, tls: ssl.SSLContext | None = None) -> Iterator[FakeLivy]:
     """Such a server; `seconds` is how long it takes over a POST."""
     livy = FakeLivy(seconds)
-    with faulty_server.serving(livy):
+    with faulty_server.serving(livy, tls):
         yield livy

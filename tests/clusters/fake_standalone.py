@@ -4,6 +4,7 @@ lost answers and odd ones, not Spark."""
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from collections import Counter
@@ -105,8 +106,8 @@ class FakeStandalone(StandIn):
 
 
 @contextmanager
-def serving(seconds: float = 0.0) -> Iterator[FakeStandalone]:
+def serving(seconds: float = 0.0, tls: ssl.SSLContext | None = None) -> Iterator[FakeStandalone]:
     """Such servers at one address; `seconds` is how long it takes over a submission."""
     standalone = FakeStandalone(seconds)
-    with faulty_server.serving(standalone):
+    with faulty_server.serving(standalone, tls):
         yield standalone

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -37,7 +38,7 @@ class StandIn:
 
 
 @contextmanager
-def serving(stand_in: StandIn) -> Iterator[None]:
+def serving(stand_in: StandIn, tls: ssl.SSLContext | None = None) -> Iterator[None]:
     class Handler(BaseHTTPRequestHandler):
         def handle_any(self) -> None:
             place = urlsplit(self.path)
@@ -80,6 +81,6 @@ def serving(stand_in: StandIn) -> Iterator[None]:
             except ConnectionError:
                 return  # who asked was killed
 
-    with listening(Handler) as place:
-        stand_in.url = f"http://{place}"
+    with listening(Handler, tls) as place:
+        stand_in.url = f"{'http' if tls is None else 'https'}://{place}"
         yield

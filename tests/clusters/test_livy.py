@@ -39,17 +39,6 @@ def request(**options: Any) -> StopRequest:
     return StopRequest("orders", "hdfs://shop/ck/orders", options=options, seconds_max=2.0)
 
 
-@pytest.mark.parametrize("fault", ["503 after all", "cut off after all", "hang"])
-def test_an_answer_that_is_lost_after_the_fact_starts_no_second_job(
-    server: FakeLivy, tmp_path: Path, fault: Fault
-) -> None:
-    server.faults.append(fault)
-    livy = cluster(server, tmp_path, settle_seconds=2)
-    assert livy.submit(ORDERS) == "0"
-    assert cluster(server, tmp_path).submit(ORDERS) == "0"
-    assert server.started == {"run-1.orders": 1}
-
-
 @pytest.mark.parametrize(
     ("fault", "fact"),
     [
@@ -58,16 +47,13 @@ def test_an_answer_that_is_lost_after_the_fact_starts_no_second_job(
         ("page", "as Livy does .HTTP 200, text/html"),
     ],
 )
-def test_a_submission_that_had_no_effect_is_an_error_and_can_be_made_again(
+def test_a_submission_that_had_no_effect_is_told_with_the_fact_and_a_hint(
     server: FakeLivy, tmp_path: Path, fault: Fault, fact: str
 ) -> None:
     server.faults.append(fault)
     with pytest.raises(ClusterError, match=fact) as raised:
         cluster(server, tmp_path).submit(ORDERS)
     assert raised.value.hint is not None
-    assert cluster(server, tmp_path).find(ORDERS.tag).state is JobState.ABSENT
-    assert cluster(server, tmp_path).submit(ORDERS) == "0"
-    assert server.started == {"run-1.orders": 1}
 
 
 def test_a_livy_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -91,17 +77,6 @@ def test_each_of_livys_states_is_one_of_ours(server: FakeLivy, tmp_path: Path, w
     livy.submit(ORDERS)
     server.set_state(ORDERS.tag, word)
     assert livy.find(ORDERS.tag).state == state
-
-
-def test_what_livy_has_forgotten_is_unknown_and_not_submitted_again(server: FakeLivy, tmp_path: Path) -> None:
-    livy = cluster(server, tmp_path)
-    livy.submit(ORDERS)
-    server.forget()
-    assert livy.find(ORDERS.tag).state is JobState.UNKNOWN
-    assert livy.submit(ORDERS) == "0"
-    with pytest.raises(ClusterError, match="cannot tell whether orders runs"):
-        livy.stop(replace(request(), tag=ORDERS.tag))
-    assert server.started == {"run-1.orders": 1}
 
 
 def test_the_location_is_handed_over_by_settings_and_by_arguments(server: FakeLivy, tmp_path: Path) -> None:

@@ -39,16 +39,6 @@ def request(**options: Any) -> StopRequest:
     return StopRequest("orders", "hdfs://shop/ck/orders", options=options, seconds_max=2.0)
 
 
-@pytest.mark.parametrize("fault", ["503 after all", "cut off after all", "hang"])
-def test_an_answer_that_is_lost_after_the_fact_starts_no_second_job(
-    server: FakeStandalone, tmp_path: Path, fault: Fault
-) -> None:
-    server.faults.append(fault)
-    assert cluster(server, tmp_path, settle_seconds=3).submit(ORDERS) == "driver-0"
-    assert cluster(server, tmp_path).submit(ORDERS) == "driver-0"
-    assert server.started == {"run-1.orders": 1}
-
-
 def test_a_lost_driver_is_found_though_spark_hides_a_tag_that_looks_like_a_secret(
     server: FakeStandalone, tmp_path: Path
 ) -> None:
@@ -80,16 +70,13 @@ def test_while_a_driver_that_may_be_ours_waits_for_a_worker_nobody_can_tell(
         ("page", "as a standalone Spark does .HTTP 200, text/html"),
     ],
 )
-def test_a_submission_that_had_no_effect_is_an_error_and_can_be_made_again(
+def test_a_submission_that_had_no_effect_is_told_with_the_fact_and_a_hint(
     server: FakeStandalone, tmp_path: Path, fault: Fault, fact: str
 ) -> None:
     server.faults.append(fault)
     with pytest.raises(ClusterError, match=fact) as raised:
         cluster(server, tmp_path).submit(ORDERS)
     assert raised.value.hint is not None
-    assert cluster(server, tmp_path).find(ORDERS.tag).state is JobState.ABSENT
-    assert cluster(server, tmp_path).submit(ORDERS) == "driver-0"
-    assert server.started == {"run-1.orders": 1}
 
 
 def test_a_master_that_is_not_there_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -120,19 +107,6 @@ def test_each_of_its_states_is_one_of_ours(server: FakeStandalone, tmp_path: Pat
     standalone = cluster(server, tmp_path)
     server.set_state(standalone.submit(ORDERS), word)
     assert standalone.find(ORDERS.tag).state == state
-
-
-def test_what_the_master_has_forgotten_is_unknown_and_not_submitted_again(
-    server: FakeStandalone, tmp_path: Path
-) -> None:
-    standalone = cluster(server, tmp_path)
-    standalone.submit(ORDERS)
-    server.forget()
-    assert standalone.find(ORDERS.tag).state is JobState.UNKNOWN
-    assert standalone.submit(ORDERS) == "driver-0"
-    with pytest.raises(ClusterError, match="cannot tell whether orders runs"):
-        standalone.stop(replace(request(), tag=ORDERS.tag))
-    assert server.started == {"run-1.orders": 1}
 
 
 def test_the_location_is_handed_over_by_settings_environment_and_arguments(

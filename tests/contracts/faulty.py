@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stateshift.storage.protocol import Content, Storage, Traits
-from stateshift.survey import FileInfo
+from stateshift.survey import FileInfo, Room
 
 Kind = Literal["write", "create", "move", "remove", "prune", "sync"]
 When = Literal["before", "inside", "after"]
@@ -126,6 +126,12 @@ class Faulty:
 
     def sync(self) -> None:
         self._around("sync", "", self._storage.sync)
+
+    def room(self) -> Room:
+        return self._storage.room()
+
+    def writable(self, under: str = "") -> bool | None:
+        return self._storage.writable(under)
 
     def _watched(self, path: str, content: Content) -> Iterator[bytes]:
         for chunk in content():

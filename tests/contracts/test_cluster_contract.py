@@ -9,8 +9,10 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,8 +20,10 @@ import pytest
 from stateshift.clusters.memory import MemoryCluster
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
+from stateshift.errors import ClusterError
 from stateshift.spec.model import ClusterSpec
 from tests.clusters import fake_livy, fake_standalone
+from tests.clusters.faulty_server import Fault
 
 CLUSTERS = Path(__file__).parents[1] / "clusters"
 
@@ -31,6 +35,9 @@ class Member:
     open: Callable[[], Cluster]
     submission: Submission
     started: Callable[[], Counter[str]]
+    lost: Mapping[str, Callable[[], object]] = field(default_factory=dict)  # the next submission counts, unanswered
+    refused: Mapping[str, Callable[[], object]] = field(default_factory=dict)  # the next submission has no effect
+    forget: Callable[[], object] | None = None  # what ended, or never did
 
     def request(self, tag: str | None = None) -> StopRequest:
         s = self.submission
@@ -47,7 +54,8 @@ def _lines(path: Path) -> Counter[str]:
 
 def _memory(tmp_path: Path) -> Iterator[Member]:
     cluster = MemoryCluster()
-    yield Member(lambda: cluster, _submission(tmp_path), lambda: cluster.started)
+    lost = {"lost": cluster.lose_answers, "late": cluster.delay}
+    yield Member(lambda: cluster, _submission(tmp_path), lambda: cluster.started, lost, {"refused": cluster.fail})
 
 
 def _manual(tmp_path: Path) -> Iterator[Member]:
@@ -106,19 +114,29 @@ def _spark_submit(tmp_path: Path) -> Iterator[Member]:
 def _livy(tmp_path: Path) -> Iterator[Member]:
     """Livy played by a server that takes its time."""
     with fake_livy.serving(seconds=0.1) as livy:
-        options = {"url": livy.url, "settle_seconds": 0.5, "request_seconds": 5}
+        options = {"url": livy.url, "settle_seconds": 2, "request_seconds": 1}
         spec = ClusterSpec("livy", "livy", {**options, "state_dir": str(tmp_path / "state")})
         submission = _submission(tmp_path, application="/jobs/orders.py")
-        yield Member(lambda: open_cluster(spec, str(tmp_path)), submission, lambda: livy.started)
+        yield _over_http(Member(lambda: open_cluster(spec, str(tmp_path)), submission, lambda: livy.started), livy)
 
 
 def _standalone(tmp_path: Path) -> Iterator[Member]:
     """A standalone master played by a server that takes its time."""
     with fake_standalone.serving(seconds=0.1) as server:
-        options = {"url": server.url, "ui_url": server.url, "settle_seconds": 0.5, "request_seconds": 5}
+        options = {"url": server.url, "ui_url": server.url, "settle_seconds": 2, "request_seconds": 1}
         spec = ClusterSpec("alone", "spark_standalone", {**options, "state_dir": str(tmp_path / "state")})
         submission = _submission(tmp_path, application="/jobs/orders.py")
-        yield Member(lambda: open_cluster(spec, str(tmp_path)), submission, lambda: server.started)
+        yield _over_http(Member(lambda: open_cluster(spec, str(tmp_path)), submission, lambda: server.started), server)
+
+
+def _over_http(member: Member, server: fake_livy.FakeLivy | fake_standalone.FakeStandalone) -> Member:
+    """One whose server can be told to misbehave."""
+
+    def misbehave(*faults: Fault) -> dict[str, Callable[[], object]]:
+        return {fault: partial(server.faults.append, fault) for fault in faults}
+
+    lost = misbehave("503 after all", "cut off after all", "hang")
+    return replace(member, lost=lost, refused=misbehave("503", "cut off", "page"), forget=server.forget)
 
 
 MEMBERS = {
@@ -226,6 +244,40 @@ def test_no_secret_is_in_the_log(member: Member) -> None:
 
 def test_the_version_is_a_text_or_nothing(member: Member) -> None:
     assert member.open().version() in (None, "4.3.0")
+
+
+def test_an_answer_that_is_lost_after_the_fact_starts_no_second_job(member: Member) -> None:
+    for number, (fault, happens) in enumerate(member.lost.items()):
+        submission = replace(member.submission, tag=f"run-{number}.orders")
+        happens()
+        with suppress(ClusterError):  # it may find out by itself what became of it
+            member.open().submit(submission)
+        assert member.open().find(submission.tag).state is not JobState.ABSENT, fault
+        assert member.open().submit(submission) == member.open().find(submission.tag).id
+        assert member.started()[submission.tag] == 1, fault
+
+
+def test_a_submission_that_had_no_effect_is_an_error_and_can_be_made_again(member: Member) -> None:
+    for number, (fault, happens) in enumerate(member.refused.items()):
+        submission = replace(member.submission, tag=f"run-{number}.orders")
+        happens()
+        with pytest.raises(ClusterError):
+            member.open().submit(submission)
+        assert member.open().find(submission.tag).state is JobState.ABSENT, fault
+        member.open().submit(submission)
+        assert member.started()[submission.tag] == 1, fault
+
+
+def test_what_the_cluster_has_forgotten_is_unknown_and_not_submitted_again(member: Member) -> None:
+    id = member.open().submit(member.submission)
+    if member.forget is None:
+        return  # it keeps what it was given
+    member.forget()
+    assert member.open().find(member.submission.tag).state is JobState.UNKNOWN
+    assert member.open().submit(member.submission) == id
+    with pytest.raises(ClusterError, match="cannot tell whether orders runs"):
+        member.open().stop(member.request())
+    assert member.started() == {member.submission.tag: 1}
 
 
 @pytest.mark.parametrize("name", [name for name in MEMBERS if name not in ("memory", "manual")])

@@ -482,3 +482,25 @@ def test_every_error_tells_the_location_and_a_way_out(storage: Storage, operatio
     assert raised.value.hint
     assert raised.value.location is not None
     assert raised.value.location.startswith(storage.location)
+
+
+# -- what is asked beforehand
+
+
+def test_asking_for_room_and_permission_writes_nothing_where_nothing_is_yet(storage: Storage) -> None:
+    room = storage.room()
+    assert room.bytes_free is None or room.bytes_free > 0
+    assert room.copies >= 1
+    assert storage.writable() is not False, "the members are opened where they may write"
+    assert storage.writable("deep/down") is not False
+    assert list(storage.list()) == []
+    storage.prune()
+    storage.write("a/b", of(b"x"))
+    assert storage.writable("a") is not False
+    assert storage.writable() is not False
+
+
+def test_what_cannot_be_asked_is_told_as_that_and_what_is_told_fits_the_traits(storage: Storage) -> None:
+    room = storage.room()
+    assert (room.bytes_free is None) or room.limit
+    assert (room.files_free is None) or room.files_limit

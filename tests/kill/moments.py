@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from stateshift.clusters.protocol import Cluster, JobStatus, StopRequest, Submission
 from stateshift.storage.protocol import Content, Storage, Traits
-from stateshift.survey import FileInfo
+from stateshift.survey import FileInfo, Room
 from stateshift.workdir import FileLines, Workdir
 
 PIECE = 8192
@@ -137,6 +137,12 @@ class Doomed:
     def sync(self) -> None:
         self._around("sync", "", self._storage.sync)
 
+    def room(self) -> Room:
+        return self._storage.room()
+
+    def writable(self, under: str = "") -> bool | None:
+        return self._storage.writable(under)
+
     def _in_pieces(self, path: str, content: Content) -> Iterator[bytes]:
         number = 0
         self._reach("inside write, at piece 0 of", path)
@@ -171,6 +177,12 @@ class DoomedCluster:
 
     def version(self) -> str | None:
         return self._cluster.version()
+
+    def host(self, connection: str | None = None) -> str | None:
+        return self._cluster.host(connection)
+
+    def reaches(self, location: str) -> bool | None:
+        return self._cluster.reaches(location)
 
     def find(self, tag: str) -> JobStatus:
         return self._around("find", lambda: self._cluster.find(tag))

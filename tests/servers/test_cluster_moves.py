@@ -16,18 +16,22 @@ from typing import Any
 
 import pytest
 
+from stateshift.formats.marks import fence_owner
+from stateshift.formats.uid import directory_name
 from stateshift.journal import StepStarted
 from stateshift.journal.lines import decode_records
 from stateshift.storage.hdfs.opening import open_hdfs
 from stateshift.storage.protocol import Storage
 from tests.acceptance.shop import OPERATORS, Shop
 from tests.acceptance.support import ROOT, environment, stateshift
+from tests.support.checkpoints import Checkpoint, held
 from tests.support.servers import Servers, group
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
 SECONDS_MAX = 120.0
 EXAMPLES = ROOT / "configs" / "examples"
 MOVE = EXAMPLES / "cluster-move.json"
+OPERATORS_OF = ("counts", "joined")
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +73,11 @@ class Ground:
         self.until(lambda: committed(open_hdfs(self.here, self.environment)), "the job has not started")
         self.shop.feed(20, 30)
 
-    def said(self, *words: str | Path) -> Any:
-        return stateshift(*words, "--json", cwd=ROOT, env=self.environment).json
+    def said(self, *words: str | Path, code: int = 0, **more: str) -> Any:
+        return stateshift(*words, "--json", cwd=ROOT, env={**self.environment, **more}, code=code).json
+
+    def at(self, location: str) -> Storage:
+        return open_hdfs(location, self.environment)
 
     def finished(self) -> None:
         """The rest of the input comes, and all of the output."""
@@ -162,3 +169,66 @@ def test_taken_back_the_old_job_goes_on_where_it_was(ground: Ground) -> None:
     assert ground.said("rollback", workdir, "--yes")["state"] == "rolled-back"
     assert list(open_hdfs(ground.there, ground.environment).list()) == []
     ground.finished()
+
+
+@pytest.mark.slow
+@pytest.mark.row("IS-4", "IS-16")
+def test_a_workflow_is_divided_between_two_clusters_and_joined_again(ground: Ground) -> None:
+    """Workflow 1 becomes 2 and 3; then 3 takes 2 in by rename. It is fed all the time."""
+    ground.started()
+    runs = ground.folder / "runs"
+    divided = ground.said("apply", EXAMPLES / "cluster-split.json", "--yes", "--workdir", runs / "split")
+    assert {one["job"]: one["state"] for one in divided["report"]["jobs"]} == dict.fromkeys(OPERATORS_OF, "finished")
+    ground.shop.feed(30, 35)
+    counts, whole = ground.at(f"{ground.there}-counts"), ground.at(f"{ground.here}-whole")
+    counts.write("_stateshift/stop", lambda: iter((b"",)))
+    ground.until(lambda: counts.stat("_stateshift/stop") is None, "the job of the counts does not stop")
+    ground.said("apply", EXAMPLES / "cluster-merge.json", "--yes", "--workdir", runs / "merge")
+    assert committed(whole)
+    left = {path: content for path, content in held(counts).items() if not path.startswith("_stateshift/")}
+    assert all(fence_owner(content) for content in left.values()), "it was renamed, not copied"
+    ground.shop.feed(35, 40)
+    try:
+        ground.shop.finish(40)
+        ground.until(lambda: ground.shop.complete(40), "the results are not complete")
+        assert ground.shop.recognise() == ground.shop.expected(40)
+    finally:
+        whole.write("_stateshift/stop", lambda: iter((b"",)))
+
+
+@pytest.mark.row("IS-4", "IS-5", "IS-16", "IS-19")
+def test_merge_split_and_remote_from_one_spec_and_a_wave_that_fails_is_taken_back(ground: Ground) -> None:
+    """The job `far` has no application on its cluster: the others move, it stays where it was."""
+    sources = {
+        "studio": directory_name("Sum (studio)"), "studio-north": directory_name("Sum (north)"),
+        "far": "", "shop": directory_name("Counts (shop)"),
+    }  # fmt: skip
+    for flow, prefix in sources.items():
+        Checkpoint().write(ground.at(f"hdfs://hdfs-a/flows/{flow}"), prefix)
+    Checkpoint().write(ground.at("hdfs://hdfs-a/flows/shop"), directory_name("Joins (shop)"))
+    before = held(ground.at("hdfs://hdfs-a/flows/far"))
+    reached = {"FAR_CONNECTION": ground.environment["STATESHIFT_SPARK_B_REST"].partition("://")[2]}
+    workdir = ground.folder / "runs" / "all"
+    told = ground.said(
+        "apply", EXAMPLES / "algorithm-5.json", "--yes", "--workdir", workdir, code=7,
+        FAR_APPLICATION=str(ground.folder / "nobody-put-it-here.py"), **reached,
+    )  # fmt: skip
+    states = {job["job"]: job["state"] for job in told["report"]["jobs"]}
+    assert states == {"studio": "finished", "counts": "finished", "joins": "finished", "far": "rolled-back"}
+    assert "far failed before it committed a batch" in told["message"]
+    assert held(ground.at("hdfs://hdfs-a/flows/far")) == before
+    there = {name: _tops(ground.at(f"hdfs://hdfs-b/flows/{name}")) for name in ("studio", "shop-counts", "shop-joins")}
+    assert there == {
+        "studio": {sources["studio"], sources["studio-north"]},
+        "shop-counts": {sources["shop"]},
+        "shop-joins": {directory_name("Joins (shop)")},
+    }
+    assert _tops(ground.at("hdfs://hdfs-b/flows/far")) == set()
+    left = held(ground.at("hdfs://hdfs-a/flows/studio-north"))
+    assert left and all(fence_owner(content) for content in left.values()), "it was renamed, not copied"
+    assert ground.said("rollback", workdir, "--yes")["state"] == "rolled-back"
+    assert _tops(ground.at("hdfs://hdfs-a/flows/studio-north")) == {sources["studio-north"]}
+
+
+def _tops(storage: Storage) -> set[str]:
+    return {file.path.split("/")[0] for file in storage.list()} - {"_stateshift"}

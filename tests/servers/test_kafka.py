@@ -1,4 +1,4 @@
-"""A real broker takes records and gives them back, also after it crashed."""
+"""A real broker takes records and gives them back, also after it crashed; a plan asks it for a checkpoint's offsets."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ from typing import Any
 
 import pytest
 
+from stateshift.brokers.kafka import spans
+from stateshift.errors import TransientStorageError
+from stateshift.migration import propose
+from stateshift.migration.doors import real_doors
+from stateshift.storage.opening import open_storage
+from stateshift.survey import Finding
+from stateshift.workdir import Workdir
+from tests.support.checkpoints import Checkpoint
+from tests.support.ground import spec_of
 from tests.support.servers import Servers, group, in_their_python
 
 pytestmark = pytest.mark.servers
@@ -34,3 +43,61 @@ def test_what_was_written_is_read_also_after_a_crash(servers: Servers) -> None:
     assert servers.up("kafka").word == "up"
     assert servers.exports()["STATESHIFT_KAFKA"] == address
     assert asked(servers, "read") == ["0", "1", "2"]
+
+
+def fill(address: str, topic: str, records: int, partitions: int = 1) -> Any:
+    """A topic with so many records in partition 0; the client by which more can be done to it."""
+    from kafka import KafkaProducer
+    from kafka.admin import KafkaAdminClient, NewTopic
+
+    admin = KafkaAdminClient(bootstrap_servers=address)
+    admin.create_topics([NewTopic(topic, num_partitions=partitions, replication_factor=1)])
+    producer = KafkaProducer(bootstrap_servers=address)
+    for number in range(records):
+        producer.send(topic, str(number).encode(), partition=0).get(60)
+    producer.close()
+    return admin
+
+
+def test_a_topic_is_asked_for_its_span_and_is_not_made_by_that(servers: Servers) -> None:
+    from kafka import TopicPartition
+
+    address = servers.exports()["STATESHIFT_KAFKA"]
+    admin = fill(address, "spans", 10, partitions=2)
+    assert spans(address, None, ["spans", "no-such-topic"]) == {"spans": {0: (0, 10), 1: (0, 0)}, "no-such-topic": {}}
+    admin.delete_records({TopicPartition("spans", 0): 4})
+    assert spans(address, None, ["spans"]) == {"spans": {0: (4, 10), 1: (0, 0)}}
+    assert "no-such-topic" not in admin.list_topics()
+
+
+@pytest.mark.row("IS-14")
+def test_a_plan_tells_whether_the_broker_still_has_the_offsets_of_the_checkpoint(
+    servers: Servers, tmp_path: Path
+) -> None:
+    from kafka import TopicPartition
+
+    Checkpoint().write(open_storage(str(tmp_path / "source")))  # the next batch reads `topic`/0 from 20
+    address = servers.exports()["STATESHIFT_KAFKA"]
+    places = {"source": str(tmp_path / "source"), "target": str(tmp_path / "target")}
+    spec = spec_of(**places, kafka={"bootstrap_servers": address})
+
+    def about_it() -> Finding:
+        proposal = propose(spec, real_doors(), Workdir(tmp_path / "plan"))
+        told = [one for plan in proposal.plans for one in plan.findings]
+        (finding,) = [one for one in told if one.message.startswith((address, "topic/0"))]
+        return finding
+
+    assert about_it().message == f"{address} has no topic topic, from which the job reads"
+    admin = fill(address, "topic", 25)
+    assert (about_it().level, "still has every offset" in about_it().message) == ("note", True)
+    admin.delete_records({TopicPartition("topic", 0): 22})
+    lost = about_it()
+    assert (lost.level, lost.waive) == ("refuse", "lost-offsets")
+    assert "topic/0 begins at offset 22: 2 records from 20 on are gone" in lost.message
+    assert not (tmp_path / "target").exists()
+
+
+def test_what_is_no_kafka_is_told_as_that_in_a_bounded_time(tmp_path: Path) -> None:
+    with pytest.raises(TransientStorageError, match="does not answer as Kafka does") as raised:
+        spans("127.0.0.1:1", None, ["orders"])
+    assert "127.0.0.1:1" in raised.value.fact

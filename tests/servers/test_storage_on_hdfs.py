@@ -7,6 +7,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -93,6 +94,41 @@ def test_somebody_else_may_not(single: Servers, way: str) -> None:
         theirs.write("b", lambda: iter([b"x"]))
     assert not isinstance(raised.value, TransientStorageError)
     assert "getfacl" in (raised.value.hint or "")
+    assert theirs.writable() is theirs.writable("deep/down") is False, "and says so before"
+    assert on(single, "hdfs-a", way, f"mine-{way}").writable("deep/down") is True
+
+
+def test_who_asks_natively_is_answered_as_that_user(single: Servers) -> None:
+    ours = on(single, "hdfs-a", "native", "answered")
+    ours.write("a", lambda: iter([b"x"]))
+    assert ours.writable() is True
+    assert on(single, "hdfs-a", "native", "answered", HADOOP_USER_NAME="somebody-else").writable() is False
+
+
+def test_the_room_of_an_hdfs_is_what_its_datanodes_and_the_quotas_above_leave(single: Servers, way: str) -> None:
+    storage, conf = on(single, "hdfs-a", way, f"room-{way}/deep"), single.root / "hadoop-conf"
+    free = storage.room()
+    assert (free.limit, free.copies, free.files_free) == ("its DataNodes", 1, None)
+    assert (free.bytes_free or 0) > 1 << 20
+    on(single, "hdfs-a", way, f"room-{way}").write("a", lambda: iter([b"x" * 100]))
+    for quota in (["-setSpaceQuota", "10m"], ["-setQuota", "7"]):
+        hadoop.run(conf, "dfsadmin", "-fs", "hdfs://hdfs-a", *quota, f"/room-{way}")
+    left = storage.room()
+    assert (left.bytes_free, left.limit) == (10 * 1024 * 1024 - 100, f"the space quota of /room-{way}")
+    assert (left.files_free, left.files_limit) == (5, f"the quota of names of /room-{way}")
+    assert left.shared == free.shared
+
+
+def test_without_http_a_native_client_is_told_nothing_and_says_so(single: Servers, tmp_path: Path) -> None:
+    """The NameNode answers over RPC, and where it is said to answer over HTTP nobody does."""
+    for name in ("core-site.xml", "hdfs-site.xml"):
+        text = (single.root / "hadoop-conf" / name).read_text()
+        web = single.exports()["STATESHIFT_HDFS_A_WEB"].removeprefix("http://")
+        (tmp_path / name).write_text(text.replace(web, "127.0.0.1:1"))
+    storage = on(single, "hdfs-a", "native", "mute", HADOOP_CONF_DIR=str(tmp_path))
+    assert storage.writable() is None
+    assert storage.room().bytes_free is None
+    storage.write("a", lambda: iter([b"x"]))
 
 
 def test_a_full_quota_is_told_as_that_and_leaves_nothing(single: Servers, way: str) -> None:

@@ -19,6 +19,7 @@ from stateshift.spec import (
     FlinkJob,
     HashProfile,
     JobSpec,
+    KafkaSpec,
     OperatorSpec,
     Spec,
     SubmitSpec,
@@ -45,6 +46,11 @@ HASHES = st.sampled_from([HashProfile(), HashProfile("java-signed", signed=True)
     HashProfile, NAMES.filter(lambda name: name not in ("default", "java-signed")),
     st.integers(1, 99), st.integers(2, 10**10), st.integers(-99, 99), st.booleans(),
 )  # fmt: skip
+
+
+KAFKAS = st.none() | st.builds(
+    KafkaSpec, st.sampled_from(["h:9092", "one:1,two:65535"]), st.none() | st.just("file:///client.properties")
+)
 
 
 @st.composite
@@ -107,6 +113,7 @@ def job_specs(
         mode=mode,
         verify=draw(st.sampled_from(["entries", "digests", "none"])),
         planned_batch=draw(st.sampled_from(["keep", "drop"])),
+        kafka=None if flink else draw(KAFKAS),
         waive=tuple(draw(st.lists(st.sampled_from(WAIVERS), max_size=2, unique=True))),
         flink=draw(flink_jobs(place)) if flink else None,
     )
@@ -127,6 +134,8 @@ def specs(draw: Any) -> Spec:
         engine=engine,
         jobs=tuple(jobs),
         restart=draw(st.booleans()),
+        waves=draw(st.sampled_from([(), (tuple(names),), tuple((name,) for name in reversed(names))])),
+        on_failure=draw(st.sampled_from(["stop", "finish", "rollback", "discard"])),
         clusters=tuple(ClusterSpec(name, draw(st.sampled_from(CLUSTER_KINDS)), draw(OPTIONS)) for name in clusters),
         uid_hash=draw(HASHES),
         production=draw(st.booleans()),

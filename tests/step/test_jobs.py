@@ -12,7 +12,7 @@ from stateshift.clusters.protocol import JobState, JobStatus, StopRequest
 from stateshift.errors import AlreadyThere, ClusterError, Interrupted, StalePlan
 from stateshift.formats.marks import encode_idle, fence_text
 from stateshift.step import AwaitProgress, FenceSource, StopJob, SubmitJob
-from stateshift.step.jobs import tag_of
+from stateshift.step.marks import tag_of
 from tests.support.steps import SOURCE, TARGET, Stage, StepClock
 
 STOP = StopJob("halt/stop", "ours", "orders", SOURCE, restart={"application": "job.py"})
@@ -70,7 +70,7 @@ def test_taking_a_stop_back_starts_the_job_once(stage: Stage) -> None:
     evidence = STOP.run(stage.world)
     for _ in range(2):
         assert STOP.undo(stage.world, evidence) == []
-    assert restarts(stage) == [f"{tag(stage)}.restart"]
+    assert restarts(stage) == [f"{tag_of(stage.world, SOURCE)}.restart"]
 
 
 def test_a_job_that_did_not_run_is_not_started(stage: Stage) -> None:
@@ -115,7 +115,7 @@ def test_a_job_stopped_for_the_second_time_is_started_for_the_second_time(stage:
     for _ in range(3):
         assert STOP.undo(stage.world, STOP.run(stage.world)) == []
         assert stage.cluster.find_source(STOP.request).state is JobState.RUNNING
-    first = f"{tag(stage)}.restart"
+    first = f"{tag_of(stage.world, SOURCE)}.restart"
     assert restarts(stage) == [first, f"{first}.2", f"{first}.3"]
     assert set(stage.cluster.started.values()) == {1}
 
@@ -353,3 +353,33 @@ def test_waiting_can_be_interrupted(stage: Stage) -> None:
     SUBMIT.run(stage.world)
     with pytest.raises(Interrupted):
         AWAIT.run(stage.world)
+
+
+def test_no_job_is_started_beside_an_old_one_that_has_got_past_its_fence(stage: Stage) -> None:
+    """On a store where the engine's own creation is not exclusive, a zombie may write over the fence."""
+    fence = FenceSource("halt/fence", SOURCE, ("offsets/2", "commits/2"))
+    fence.run(stage.world)
+    fenced = replace(SUBMIT, fences=(fence,))
+    stage.world.storage(SOURCE).write("offsets/2", lambda: iter((b"v1\n{}",)))
+    with pytest.raises(StalePlan, match="offsets/2 is no longer our fence"):
+        fenced.run(stage.world)
+    assert not stage.cluster.submissions
+    stage.world.storage(SOURCE).remove("offsets/2")
+    stage.world.storage(SOURCE).remove("commits/2")
+    fence.run(stage.world)
+    fenced.run(stage.world)
+    assert len(stage.cluster.submissions) == 1
+
+
+def test_a_job_that_failed_is_started_again_where_a_person_asks_for_it_and_once(stage: Stage) -> None:
+    SUBMIT.run(stage.world)
+    assert SUBMIT.again(stage.world)["tag"] == tag(stage), "it runs"
+    stage.cluster.set_state(tag(stage), JobState.FAILED, "out of memory")
+    again = [SUBMIT.again(stage.world) for _ in range(2)]
+    assert [one["tag"] for one in again] == [f"{tag(stage)}.again2"] * 2
+    assert SUBMIT.run(stage.world)["tag"] == f"{tag(stage)}.again2"
+    stage.cluster.set_state(f"{tag(stage)}.again2", JobState.FAILED)
+    assert SUBMIT.again(stage.world)["tag"] == f"{tag(stage)}.again3"
+    assert SUBMIT.undo(stage.world, None) == []
+    assert not any(job.status.state.alive for job in stage.cluster.jobs)
+    assert replace(SUBMIT, attempt=2).run(stage.world)["tag"] == f"{tag(stage)}.2"

@@ -5,7 +5,8 @@
     deep/      reshaping/     everything read to its end    |  which files become which, and how: compact ... evolve
     survey                    what is there (restart, endpoints, schemas): the cut that a restart begins from
     entries/   decoding       the state, with files and shards forgotten  |  one file, for a person
-    layout                    names, and which of them a restart reads (reading, chains, places, bundles)
+    layout                    names, and which of them a restart reads (reading, chains, places, bundles, naming,
+                              dividing)
 
 Imports point down, or along a row; `deep` and `reshaping` do not know each other.
 """

@@ -56,7 +56,9 @@ def endpoints_of(reading: Reading, source_files: list[str], offsets: tuple[Sourc
     for source in offsets:
         index, offset = source.source, _json(source.offset or "")
         kind = _kind(offset, bool(logs.get(index)))
-        endpoints.append(Endpoint("source", index, kind, REPLAYABLE[kind]))
+        offsets_of = topics_of(offset) if kind == "kafka" else {}
+        told = ", ".join(sorted(offsets_of)) or None
+        endpoints.append(Endpoint("source", index, kind, REPLAYABLE[kind], told, offsets_of))
         if kind == "file" and _is_shared(index, offsets, logs):
             reading.warn(f"{reading.path(f'sources/{index}')} is not there: either source {index} is another one again "
                          "(a stream that is joined with itself has one log), or its log is lost")  # fmt: skip
@@ -128,9 +130,23 @@ def _kind(offset: Any, logged: bool) -> str:
         return "delta"
     if offset.keys() == {"offset", "timestamp"}:
         return "rate-micro-batch"
-    if offset and all(isinstance(v, dict) and all(k.isdigit() for k in v) for v in offset.values()):
+    if offset and all(isinstance(v, dict) and all(map(_is_number, v)) for v in offset.values()):
         return "kafka"
     return "unknown"
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdecimal() and len(word) <= 10
+
+
+def topics_of(offset: Any) -> dict[str, dict[int, int]]:
+    """Topic -> partition -> the next offset to read. -2 and -1 stand for the first and the last one there is, where a
+    job has not read any yet."""
+    read = {
+        topic: {int(number): at for number, at in partitions.items() if isinstance(at, int) and at >= 0}
+        for topic, partitions in offset.items()
+    }
+    return {topic: partitions for topic, partitions in read.items() if partitions}
 
 
 def _require_log(reading: Reading, index: str, offset: Any, paths: list[str]) -> None:

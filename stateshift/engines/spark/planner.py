@@ -340,6 +340,8 @@ def _start(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[Ph
         connection=job.connection,
         options=job.submit.options,
         environment=job.submit.environment,
+        attempt=facts.attempt,
+        fences=tuple(step for step in _halt_steps(job, facts) if isinstance(step, FenceSource)),
     )
     yield Phase("submit", (submit,))
     commits, idles = _awaited(images)
@@ -354,6 +356,7 @@ def _start(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[Ph
                 idle=idles,
                 epoch=facts.source.epoch,
                 seconds_max=job.submit.seconds_max,
+                attempt=facts.attempt,
             ),
         ))  # fmt: skip
 

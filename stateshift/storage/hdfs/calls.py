@@ -21,6 +21,22 @@ class Status:
     modified: float
 
 
+@dataclass(frozen=True)
+class Quota:
+    """Bytes count as often as they are kept, names are files and directories; None: there is no such quota."""
+
+    bytes_left: int | None
+    names_left: int | None
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """Bytes on all DataNodes, and how often each byte of a new file is kept."""
+
+    bytes: int
+    copies: int
+
+
 class HdfsCalls(Protocol):
     def status(self, path: str) -> Status | None: ...
 
@@ -50,3 +66,16 @@ class HdfsCalls(Protocol):
         ...
 
     def set_modified(self, path: str, modified: float) -> None: ...
+
+    def may_write(self, directory: str) -> bool | None:
+        """Whether who asks may add names to a directory; MissingFile where it is not there, None where this way of
+        asking does not tell."""
+        ...
+
+    def quota(self, directory: str) -> Quota | None:
+        """What the quota of this very directory leaves, None where that is not told."""
+        ...
+
+    def remaining(self) -> Remaining | None:
+        """What the file system as a whole has left, None where that is not told."""
+        ...

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
 
 from stateshift.errors import MissingFile, StorageError, TransientStorageError
 from stateshift.storage import locations
 from stateshift.storage.hdfs import failures
-from stateshift.storage.hdfs.calls import Status
+from stateshift.storage.hdfs.calls import HdfsCalls, Quota, Remaining, Status
 from stateshift.storage.hdfs.conf import HadoopConf
+
+T = TypeVar("T")
 
 # As its RuntimeErrors tell an answer of the NameNode's; what follows the first line is the server's stack.
 _ANSWER: Final = re.compile(r'RPCError\("(?:[\w]+\.)*(?:\w+\$)?(\w+)", "(.*?)(?:\\n|"\)$|$)')
@@ -24,16 +26,20 @@ SMALL: Final = 256 * 1024  # bytes
 
 
 class NativeCalls:
-    def __init__(self, client: Any, location: str) -> None:
+    """`web` opens the way over HTTP, for the questions that the client does not have."""
+
+    def __init__(self, client: Any, location: str, web: Callable[[], HdfsCalls] | None = None) -> None:
         self._client = client
         self._location = location
+        self._web = web
+        self._told: HdfsCalls | None = None
 
     @classmethod
-    def connect(cls, authority: str, conf: HadoopConf, location: str) -> NativeCalls:
+    def connect(cls, authority: str, conf: HadoopConf, location: str, web: Callable[[], HdfsCalls]) -> NativeCalls:
         import hdfs_native
 
         with _telling(location, ""):
-            return cls(hdfs_native.Client(f"hdfs://{authority}", config_dir=conf.place), location)
+            return cls(hdfs_native.Client(f"hdfs://{authority}", config_dir=conf.place), location, web)
 
     def status(self, path: str) -> Status | None:
         try:
@@ -96,6 +102,29 @@ class NativeCalls:
     def set_modified(self, path: str, modified: float) -> None:
         with _telling(self._location, path):
             self._client.set_times(path, round(modified * 1000), 0)
+
+    def may_write(self, directory: str) -> bool | None:
+        return self._over_http(lambda web: web.may_write(directory))
+
+    def quota(self, directory: str) -> Quota | None:
+        return self._over_http(lambda web: web.quota(directory))
+
+    def remaining(self) -> Remaining | None:
+        return self._over_http(lambda web: web.remaining())
+
+    def _over_http(self, ask: Callable[[HdfsCalls], T | None]) -> T | None:
+        """The NameNode's answer where it also answers over HTTP; who has not answered once is not asked again."""
+        if self._web is None:
+            return None
+        try:
+            if self._told is None:
+                self._told = self._web()
+            return ask(self._told)
+        except MissingFile:
+            raise
+        except StorageError:
+            self._web = None
+            return None
 
 
 def _pieces(file: Any, offset: int, wanted: int) -> Iterator[bytes]:

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from stateshift.errors import StorageError, TransientStorageError
@@ -48,7 +49,12 @@ def calls_for(location: str, environment: Mapping[str, str]) -> HdfsCalls:
     authority = authority or conf.default_authority
     if _natively(environment) and "@" not in parsed.authority:
         addresses = _found(conf.rpc_addresses(authority), authority, conf, location)
-        return _native(addresses, authority, conf, location)
+        web = partial(_over_http, authority, user, conf, location, environment)
+        return _native(addresses, authority, conf, location, web)
+    return _over_http(authority, user, conf, location, environment)
+
+
+def _over_http(authority: str, user: str, conf: HadoopConf, location: str, environment: Mapping[str, str]) -> HdfsCalls:
     urls = ";".join(_found(conf.web_urls(authority), authority, conf, location))
     return _web(_web_client(urls, user, conf.secure, environment), location)
 
@@ -59,13 +65,15 @@ def _web(client: Any, location: str) -> HdfsCalls:
     return WebCalls(client, location)
 
 
-def _native(addresses: Sequence[str], authority: str, conf: HadoopConf, location: str) -> HdfsCalls:
+def _native(
+    addresses: Sequence[str], authority: str, conf: HadoopConf, location: str, web: Callable[[], HdfsCalls]
+) -> HdfsCalls:
     """One NameNode by its address, several by the name that the client, too, looks up in the configuration."""
     from stateshift.storage.hdfs.native import NativeCalls
 
     for address in addresses:
         _resolve(address, location)
-    return NativeCalls.connect(authority if len(addresses) > 1 else addresses[0], conf, location)
+    return NativeCalls.connect(authority if len(addresses) > 1 else addresses[0], conf, location, web)
 
 
 def _resolve(address: str, location: str) -> None:

@@ -19,9 +19,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from stateshift.errors import MissingFile, StorageError
 from stateshift.storage import failures, locations
 from stateshift.storage.hdfs.calls import HdfsCalls, Status
+from stateshift.storage.hdfs.room import may_write, narrowest
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import Writing, is_temporary, unique_temporary
-from stateshift.survey import FileInfo
+from stateshift.survey import FileInfo, Room
 
 LISTINGS_AT_ONCE = 8
 # A file that is closed waits for its DataNode's report: the client asks the NameNode at once, mostly too early, and
@@ -125,6 +126,13 @@ class HdfsStorage:
 
     def sync(self) -> None:
         """Nothing to do: what HDFS acknowledged is on as many machines as it was asked to keep it on."""
+
+    def room(self) -> Room:
+        """The narrowest of what the DataNodes have left and of the quotas of every directory above."""
+        return narrowest(self._calls, self._root or "/", self._location)
+
+    def writable(self, under: str = "") -> bool | None:
+        return may_write(self._calls, self._full(under))
 
     def _full(self, path: str) -> str:
         locations.check_path(path)

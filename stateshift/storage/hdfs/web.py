@@ -24,11 +24,13 @@ import requests
 
 from stateshift.errors import MissingFile, StorageError, TransientStorageError
 from stateshift.storage.hdfs import failures
-from stateshift.storage.hdfs.calls import Status
+from stateshift.storage.hdfs.calls import Quota, Remaining, Status
 
 PREFIX: Final = "/webhdfs/v1"
 PIECE: Final = 1024 * 1024
 CONNECTIONS: Final = 32
+DENIED: Final = "AccessControlException"
+ROOTS_OWN: Final = 2**63 - 1
 
 
 class WebCalls:
@@ -94,6 +96,44 @@ class WebCalls:
 
     def set_modified(self, path: str, modified: float) -> None:
         self._call("PUT", path, "SETTIMES", modificationtime=round(modified * 1000), accesstime=-1)
+
+    def may_write(self, directory: str) -> bool | None:
+        try:
+            self._call("GET", directory, "CHECKACCESS", fsaction="-wx")
+        except MissingFile:
+            raise
+        except TransientStorageError:
+            raise
+        except StorageError as error:
+            return False if DENIED in error.fact else None  # HttpFS has not always had the question
+        return True
+
+    def quota(self, directory: str) -> Quota | None:
+        told = self._asked(directory, "GETQUOTAUSAGE", "QuotaUsage")
+        if told is None:
+            return None
+        return Quota(
+            _left(told.get("spaceQuota"), told.get("spaceConsumed")),
+            _left(told.get("quota"), told.get("fileAndDirectoryCount")),
+        )
+
+    def remaining(self) -> Remaining | None:
+        """GETSTATUS is of Hadoop 3.4 and later; before, only the NameNode's own pages tell."""
+        status = self._asked("/", "GETSTATUS", "FsStatus")
+        defaults = self._asked("/", "GETSERVERDEFAULTS", "FsServerDefaults")
+        if status is None or "remaining" not in status:
+            return None
+        return Remaining(int(status["remaining"]), int((defaults or {}).get("replication", 1)))
+
+    def _asked(self, path: str, op: str, word: str) -> dict[str, Any] | None:
+        """What is told under this word; None where the question is not known there, or not answered to us."""
+        try:
+            told = self._json(self._call("GET", path, op), path).get(word)
+        except TransientStorageError:
+            raise
+        except StorageError:
+            return None
+        return told if isinstance(told, dict) else None
 
     def _call(self, method: str, path: str, op: str, *, told: str | None = None, **asked: Any) -> Any:
         """The answer of the NameNode that is active. Errors tell the path, or the one that is to be told."""
@@ -165,3 +205,10 @@ class _Counted:
 
 def _status(told: Any, name: str) -> Status:
     return Status(name, told["type"] == "FILE", int(told["length"]), told["modificationTime"] / 1000)
+
+
+def _left(limit: Any, used: Any) -> int | None:
+    """Of a quota, which is below zero where there is none; the root has one of names that nobody set."""
+    if not isinstance(limit, int) or not isinstance(used, int) or not 0 <= limit < ROOTS_OWN:
+        return None
+    return max(0, limit - used)

@@ -13,6 +13,7 @@ from tests.formats.golden import CASES
 from tests.support.ground import Ground, empty, plan_of, spec_of
 
 COMPACT = [{"kind": "compact"}]
+FORMAT_1 = [{"kind": "convert", "checkpoint_format": "v1"}]
 ZSTD = [{"kind": "convert", "codec": "zstd"}]
 
 
@@ -26,7 +27,7 @@ def refusals(folder: Path, case: str, version: str, changes: list[dict[str, Any]
         survey.survey(storage, changes=changes), empty(), at=1e12,
         target_cluster=ClusterFacts("theirs", "command", version, "absent", None, ()),
     )  # fmt: skip
-    plan = plan_of(spec_of(storage.location, transform=changes, waive=["paths-stay"]), facts)
+    plan = plan_of(spec_of(storage.location, transform=changes, waive=["paths-stay", "older-target"]), facts)
     return " ".join(finding.message for finding in plan.findings if finding.level == "refuse")
 
 
@@ -47,6 +48,21 @@ def refusals(folder: Path, case: str, version: str, changes: list[dict[str, Any]
         ("4.0.5/window-rocksdb", "3.3.4", ZSTD, ""),
         ("4.0.5/window-rocksdb", "3.4.4", [], ""),
         ("3.5.9/window-rocksdb", "3.3.4", [], ""),
+        ("4.1.4/join-rocksdb-v3", "4.0.5", [], "join of state format 3, which Spark 4.0.5 does not read"),
+        ("4.1.4/join-rocksdb-v3", "4.1.4", [], ""),
+        ("4.3.0/dedup-checksum", "4.1.4", [], "have checksums, which Spark 4.1.4 takes for a part of them"),
+        ("4.3.0/dedup-checksum", "4.2.1", [], ""),
+        ("4.0.5/window-rocksdb-format2", "3.5.9", [], "is of checkpoint format 2, which Spark 3.5.9 does not read"),
+        ("4.0.5/window-rocksdb-format2", "3.5.9", FORMAT_1, ""),
+        ("4.0.5/window-rocksdb-format2", "4.0.5", [], ""),
+        ("4.0.5/tws-timers", "3.5.9", [], "uses transformWithState, which Spark 3.5.9 does not have"),
+        ("4.1.4/tws-timers", "4.0.5", [], ""),
+        ("4.3.0/tws-timers", "4.1.4", [], "may keep list states"),
+        ("4.3.0/tws-timers", "4.2.1", [], ""),
+        ("4.0.5/within-hdfs", "3.4.4", [], "uses dropDuplicatesWithinWatermark, which Spark 3.4.4 does not have"),
+        ("4.0.5/within-hdfs", "3.5.9", [], ""),
+        ("4.0.5/pandas-hdfs", "3.3.4", [], "uses applyInPandasWithState, which Spark 3.3.4 does not have"),
+        ("4.0.5/pandas-hdfs", "3.4.4", [], ""),
     ],
 )
 def test_a_version_that_cannot_read_it_is_refused_by_name(

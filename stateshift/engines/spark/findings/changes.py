@@ -33,7 +33,7 @@ def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     wishes = wishes_of(job.transform)
     yield from of_joining(job, facts)
     yield from of_in_place(wishes, facts)
-    yield from of_versions(wishes, facts)
+    yield from of_versions(job, wishes, facts)
     yield from _of_merge(wishes, facts)
     for image in facts.source.images:
         name = image.name or image.path or facts.source.location

@@ -11,9 +11,13 @@ from itertools import combinations
 from shlex import quote
 
 from stateshift.engines.spark.findings.changes import of_changes
+from stateshift.engines.spark.findings.ends import of_ends, written_by
+from stateshift.engines.spark.findings.inputs import of_inputs
+from stateshift.engines.spark.findings.reach import of_reach
+from stateshift.engines.spark.findings.room import of_room
 from stateshift.engines.spark.layout import SINK_LOG, deepest_above, under
+from stateshift.engines.spark.naming import directory_of
 from stateshift.engines.spark.places import covered, needed_embedded
-from stateshift.formats import uid
 from stateshift.spec import JobSpec, Spec
 from stateshift.spec.location import relation
 from stateshift.survey import EmbeddedPath, Facts, Finding, Image
@@ -32,9 +36,11 @@ def of_move(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
         *_of_places(job, facts),
         *_of_data(job, facts),
         *_of_batches(job, facts),
-        *_of_versions(job, facts),
-        *_of_exactly_once(facts),
+        *of_ends(facts),
+        *of_room(job, facts),
+        *of_inputs(job, facts),
         *_of_clusters(job, facts),
+        *of_reach(spec, job, facts),
         *of_changes(job, facts),
     ]
     return tuple(_waived(finding, job.waive) for finding in found)
@@ -50,12 +56,7 @@ def directories(spec: Spec, job: JobSpec, facts: Facts) -> dict[str, str]:
     names: dict[str, str] = {}
     for survey in (*facts.merges, facts.source):
         names.update(survey.names)
-    profile = spec.uid_hash
-    for operator in job.operators:
-        names[operator.name] = operator.directory or uid.directory_name(
-            operator.name, profile.p, profile.m, profile.offset, profile.signed
-        )
-    return names
+    return names | {operator.name: directory_of(spec, operator, names) for operator in job.operators}
 
 
 def taking_back(run: str) -> str:
@@ -289,58 +290,18 @@ def _of_batches(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _of_versions(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    """IS-18: only the same or similar versions on both sides."""
-    ours, theirs = facts.source_cluster, facts.target_cluster
-    if ours is None or theirs is None or not ours.version or not theirs.version:
-        return
-    here, there = _minor(ours.version), _minor(theirs.version)
-    if there < here:
-        yield Finding(
-            "refuse",
-            f"{theirs.name} runs Spark {theirs.version}, older than {ours.version} on {ours.name}: it may not read "
-            "what the newer one wrote",
-            waive="older-target",
-            hint='use a target of the same version, or "waive": ["older-target"]',
-        )
-    elif there != here:
-        yield Finding("warn", f"Spark {ours.version} on {ours.name}, {theirs.version} on {theirs.name}")
-
-
-def _of_exactly_once(facts: Facts) -> Iterator[Finding]:
-    """IS-14: said before the move, not after."""
-    for image in facts.source.images:
-        for endpoint in image.endpoints:
-            if endpoint.role == "source" and endpoint.replayable is False:
-                yield Finding(
-                    "warn",
-                    f"source {endpoint.index} ({endpoint.kind}) cannot be read again: input between the last commit "
-                    "and the stop is lost",
-                )
-            elif endpoint.role == "source" and endpoint.replayable is None:
-                yield Finding(
-                    "note",
-                    f"source {endpoint.index} ({endpoint.kind}) is not one we know: exactly once holds only if it can "
-                    "be read again from its offsets",
-                )
-    if facts.source.images:
-        yield Finding(
-            "note",
-            "exactly once needs an idempotent sink, too; a file sink's output directory has to be named in `data`",
-        )
-
-
 def _of_clusters(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     for cluster in (facts.source_cluster, facts.target_cluster):
         if cluster is not None:
             yield from cluster.findings
     if job.submit is None and job.target is not None:
-        yield Finding("note", "the spec says nothing of starting the job (`submit`): start it on the target yourself")
+        written = written_by(facts) if facts.target_cluster is None else None
+        by = f" (Spark {written} wrote it)" if written is not None else ""
+        yield Finding(
+            "note", f"the spec says nothing of starting the job (`submit`): start it on the target yourself{by}"
+        )
 
 
 def _top(path: str) -> str:
     return path.split("/", 1)[0]
 
-
-def _minor(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

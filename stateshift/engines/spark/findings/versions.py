@@ -1,68 +1,146 @@
 """What the target's Spark cannot read of an image, though everything else fits: refused before anything moves. Pure.
 
-    join state format 4          4.3 on; 4.2 stops with "State format version 4 is under development", 4.1 takes the
-                                 setting for invalid. (Format 1 goes on everywhere, for inner joins.)
+    operators                    transformWithState is of 4.0, dropDuplicatesWithinWatermark of 3.5,
+                                 applyInPandasWithState of 3.4: no older Spark has them
+    join state format 3, 4       4.1 on, 4.3 on; an older one takes the setting for invalid, and 4.2 stops with "State
+                                 format version 4 is under development". (Format 1 goes on everywhere, for inner joins.)
     offset log v2                4.2 on: "UnsupportedLogVersion"; written where sources have names
+    checkpoint format 2          4.0 on: "UnsupportedLogVersion"; before 4.3 the job has to say the format itself, and
+                                 4.0 asks for every partition of a limit, of which a newer one has the first alone
+    row checksums                4.2 on. Before, they are taken for rows: most queries fail, a join in 4.1 lost rows
+    list states of 4.2 on        not before 4.2: values are merged without the comma that is skipped there
     RocksDB changelogs           3.5 on; before, a version is its zip
     RocksDB tables of 4.0 on     not 3.3: "unknown checksum type 4" (XXH3)
 
-Each of them was seen on real Sparks. What is written anew on the way (`transform`) no longer counts: its tables and
-zips are of the oldest kind that all of them read.
+Each of them was seen on real Sparks (tests/versions.md). What is written anew on the way (`transform`) no longer counts
+where its tables and zips are of the oldest kind that all of them read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from stateshift.engines.spark.reshaping.wishes import Wishes
 from stateshift.engines.spark.reshaping.zip_format import target_version
 from stateshift.engines.spark.restart.operators import PROVIDER
+from stateshift.formats.spark.offsets import PARTITIONS
+from stateshift.spec import JobSpec
 from stateshift.survey import Facts, Finding, Image
 
 JOIN = "spark.sql.streaming.join.stateFormatVersion"
 NAMED_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-JOIN_OPERATOR = "symmetricHashJoin"
+ROW_CHECKSUMS = "spark.sql.streaming.stateStore.rowChecksum.enabled"
+MERGING = "spark.sql.streaming.stateStore.rocksdb.mergeOperatorVersion"
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+JOIN_OPERATOR, TRANSFORMING = "symmetricHashJoin", "transformWithState"
+
+# How an operator's name begins -> what it is to who wrote the job, and the first Spark that has it.
+OPERATORS = {
+    TRANSFORMING: ("transformWithState", (4, 0)),
+    "dedupeWithinWatermark": ("dropDuplicatesWithinWatermark", (3, 5)),
+    "applyInPandasWithState": ("applyInPandasWithState", (3, 4)),
+}
+JOINS = {"3": (4, 1), "4": (4, 3)}
 
 
-def of_versions(wishes: Wishes, facts: Facts) -> Iterator[Finding]:
+@dataclass(frozen=True)
+class Target:
+    """The Spark that is to read it: as its cluster says it, and as numbers."""
+
+    version: str
+    parts: tuple[int, ...]
+
+    def refused(self, fact: str, first: tuple[int, ...], waive: str | None = None, way: str = "") -> Finding:
+        newer = f"use a target of Spark {'.'.join(map(str, first))} or newer"
+        return Finding("refuse", fact, waive=waive, hint=f"{way}; or {newer}" if way else newer)
+
+
+def of_versions(job: JobSpec, wishes: Wishes, facts: Facts) -> Iterator[Finding]:
     """Only where the target's version is known: its cluster says it."""
-    version = target_version(facts)
-    parts = tuple(int(part) for part in (version or "").split(".")[:2] if part.isdigit())
+    version = target_version(facts) or ""
+    parts = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if len(parts) < 2:
         return
+    target = Target(version, parts)
     for image in facts.source.images:
         name = image.name or image.path or facts.source.location
-        joins = any(operator.name == JOIN_OPERATOR for operator in image.operators)
-        if joins and image.settings.get(JOIN) == "4" and parts < (4, 3):
-            yield Finding(
-                "refuse",
-                f"{name} has a join of state format 4, which Spark {version} does not read",
-                hint="use a target of Spark 4.3 or newer",
-            )
+        yield from _of_operators(image, name, target)
         if image.settings.get(NAMED_SOURCES) == "true" and parts < (4, 2):
-            yield Finding(
-                "refuse",
-                f"{name} has an offset log of version 2, which Spark {version} does not read",
-                hint="use a target of Spark 4.2 or newer",
-            )
+            fact = f"{name} has an offset log of version 2, which Spark {version} does not read"
+            yield target.refused(fact, (4, 2))
+        if image.settings.get(ROW_CHECKSUMS) == "true" and parts < (4, 2):
+            fact = f"the rows of {name} have checksums, which Spark {version} takes for a part of them"
+            yield target.refused(fact, (4, 2))
         if "RocksDB" in image.settings.get(PROVIDER, ""):
-            yield from _of_files(wishes, image, name, version or "", parts)
+            yield from _of_format(job, wishes, image, name, target)
+            yield from _of_files(wishes, image, name, target)
 
 
-def _of_files(wishes: Wishes, image: Image, name: str, version: str, parts: tuple[int, ...]) -> Iterator[Finding]:
+def _of_operators(image: Image, name: str, target: Target) -> Iterator[Finding]:
+    titles = [operator.name or "" for operator in image.operators]
+    for title in dict.fromkeys(titles):
+        for start, (called, first) in OPERATORS.items():
+            if title.startswith(start) and target.parts < first:
+                yield target.refused(f"{name} uses {called}, which Spark {target.version} does not have", first)
+    state_format = image.settings.get(JOIN, "")
+    first = JOINS.get(state_format, (0, 0))
+    if JOIN_OPERATOR in titles and target.parts < first:
+        fact = f"{name} has a join of state format {state_format}, which Spark {target.version} does not read"
+        yield target.refused(fact, first)
+    transforms = any(title.startswith(TRANSFORMING) for title in titles)
+    if transforms and image.settings.get(MERGING) == "2" and (4, 0) <= target.parts < (4, 2):
+        yield target.refused(
+            f"{name} may keep list states, and Spark {target.version} takes them apart otherwise than they were put "
+            "together",
+            (4, 2),
+            waive="list-state",
+            way='where its processors use none, "waive": ["list-state"]',
+        )
+
+
+def _of_format(job: JobSpec, wishes: Wishes, image: Image, name: str, target: Target) -> Iterator[Finding]:
+    """Checkpoint format 2: its files carry a uuid in their names."""
+    names = (path.rpartition("/")[2] for shard in image.shards for path in shard.files)
+    if wishes.format_1 or not any("_" in each and not each.endswith(".sst") for each in names):
+        return
+    way = 'let it be written in format 1: "transform": [{"kind": "convert", "checkpoint_format": "v1"}]'
+    if target.parts < (4, 0):
+        fact = f"{name} is of checkpoint format 2, which Spark {target.version} does not read"
+        yield target.refused(fact, (4, 0), way=way)
+    elif target.parts == (4, 0) and _is_single(image):
+        fact = f"{name} is of checkpoint format 2 with an operator of one partition, which Spark 4.0 does not take"
+        yield target.refused(fact, (4, 1), way=way)
+    elif target.parts < (4, 3) and not _says(job, FORMAT, "2"):
+        yield Finding(
+            "warn",
+            f"{name} is of checkpoint format 2, and Spark {target.version} does not find that out by itself: the job "
+            "has to say so, or it does not start",
+            hint=f'"{FORMAT}": "2" in its settings; or {way}',
+        )
+
+
+def _is_single(image: Image) -> bool:
+    """A newer Spark's operator that has one shard, where the query has more."""
+    newer = image.written_by not in (None, "4.0 or later")
+    return newer and image.settings.get(PARTITIONS) != "1" and any(one.shards == 1 for one in image.operators)
+
+
+def _says(job: JobSpec, setting: str, value: str) -> bool:
+    conf = (job.submit.options.get("conf") or {}) if job.submit is not None else {}
+    return str(conf.get(setting)) == value
+
+
+def _of_files(wishes: Wishes, image: Image, name: str, target: Target) -> Iterator[Finding]:
     paths = [path for shard in image.shards for path in shard.files]
-    if parts < (3, 5) and not wishes.of_state and any(path.endswith(".changelog") for path in paths):
+    if target.parts < (3, 5) and not wishes.of_state and any(path.endswith(".changelog") for path in paths):
         yield Finding(
             "refuse",
-            f"{name} keeps RocksDB changelogs, of which Spark {version} knows nothing",
+            f"{name} keeps RocksDB changelogs, of which Spark {target.version} knows nothing",
             hint='let it be written as tables: "transform": [{"kind": "compact"}]; or use a Spark from 3.5 on',
         )
     copied = not replace(wishes, compact=False).of_state  # a compaction leaves tables that need none
     newer = image.written_by is not None and image.written_by.startswith("4.")
-    if parts < (3, 4) and newer and copied and any(path.endswith(".sst") for path in paths):
-        yield Finding(
-            "refuse",
-            f"{name} has RocksDB tables whose checksums (XXH3) Spark {version} does not know",
-            hint="use a target of Spark 3.4 or newer",
-        )
+    if target.parts < (3, 4) and newer and copied and any(path.endswith(".sst") for path in paths):
+        fact = f"{name} has RocksDB tables whose checksums (XXH3) Spark {target.version} does not know"
+        yield target.refused(fact, (3, 4))

@@ -1,0 +1,82 @@
+"""What is asked beside the surveys before anything moves: space, permission, what the brokers still have. It reads.
+
+    source, merges   may the fence's files be made there? (the folders that the engine looks into first)
+    target           is there space, may we write there, and beside it, where the lock goes?
+    data             the same, where it is copied
+    topics           the span of each partition that the checkpoint has an offset of
+
+Nothing of it is in a plan's fingerprint: space comes and goes, and topics grow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stateshift.errors import StateshiftError
+from stateshift.migration.doors import Doors
+from stateshift.spec import JobSpec, Spec
+from stateshift.storage import locations
+from stateshift.survey import Facts, Survey, Topics
+
+
+def asked(spec: Spec, job: JobSpec, facts: Facts, doors: Doors) -> Facts:
+    """The same facts, and what only questions tell."""
+    if not spec.restart:
+        return facts
+    stays = job.target is None
+    fenced = job.mode == "move"
+    source = _asked(facts.source, doors, _first_looked_into(facts.source)) if fenced else facts.source
+    if stays:
+        source = _asked(_beside(source, doors), doors, ())
+    return replace(
+        facts,
+        source=source,
+        target=source if stays else _asked(_beside(facts.target, doors), doors, ("",)),
+        merges=tuple(_asked(merge, doors, ("", *_first_looked_into(merge))) for merge in facts.merges),
+        data=tuple(
+            (here, _asked(there, doors, ("",)) if data.copy else there)
+            for data, (here, there) in zip(job.data, facts.data, strict=True)
+        ),
+        topics=_topics(job, facts, doors),
+    )
+
+
+def _asked(survey: Survey, doors: Doors, folders: tuple[str, ...]) -> Survey:
+    """Its room, and which of these folders in it may not be written to."""
+    storage = doors.open_storage(survey.location)
+    told = {folder: storage.writable(folder) for folder in folders}
+    return _told(replace(survey, room=survey.room or storage.room()), {
+        locations.join(survey.location, folder): answer for folder, answer in told.items()
+    })  # fmt: skip
+
+
+def _beside(survey: Survey, doors: Doors) -> Survey:
+    """The lock lies beside a target, in the directory above it."""
+    above = locations.parent(survey.location)
+    return _told(survey, {above: doors.open_storage(above).writable()})
+
+
+def _told(survey: Survey, answers: dict[str, bool | None]) -> Survey:
+    """What was denied is known to be, whatever else is not known."""
+    denied = tuple(place for place, answer in answers.items() if answer is False)
+    before = survey.denied or ()
+    mute = any(answer is None for answer in answers.values())
+    return replace(survey, denied=(*before, *denied) or (None if mute else ()))
+
+
+def _first_looked_into(survey: Survey) -> tuple[str, ...]:
+    """The folders of the files that the engine looks for first: a fence lies among them."""
+    paths = (path for image in survey.images for path in image.first_read)
+    return tuple(dict.fromkeys(path.rpartition("/")[0] for path in paths))
+
+
+def _topics(job: JobSpec, facts: Facts, doors: Doors) -> Topics | None:
+    images = [image for survey in (facts.source, *facts.merges) for image in survey.images]
+    names = sorted({topic for image in images for end in image.endpoints for topic in end.offsets})
+    if job.kafka is None or not names:
+        return None
+    brokers = job.kafka.bootstrap_servers
+    try:
+        return Topics(brokers, doors.ask_topics(job.kafka, names))
+    except StateshiftError as error:
+        return Topics(brokers, {}, error.fact, error.hint)

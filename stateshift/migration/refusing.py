@@ -1,0 +1,105 @@
+"""What keeps a run, or some of its waves, from being taken back. Each question is asked of the plans that it is about,
+and raises a PlanError with the fact and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from shlex import quote
+
+from stateshift.clusters.protocol import StopRequest
+from stateshift.engines.registry import engine
+from stateshift.errors import PlanError
+from stateshift.journal import PlanProgress
+from stateshift.plan import Plan
+from stateshift.spec import Spec
+from stateshift.step import LiftFence, SubmitJob
+from stateshift.workdir import Workdir
+from stateshift.world import World
+
+
+class Refusing:
+    """Asks before anything is taken back."""
+
+    def __init__(self, spec: Spec, world: World, workdir: Workdir) -> None:
+        self.spec, self.world, self.workdir = spec, world, workdir
+
+    def back(self, plans: Iterable[PlanProgress], discard: bool) -> None:
+        """Everything that may speak against taking these back."""
+        plans = list(plans)
+        self.from_another_run(plans)
+        self.from_another_job(plans)
+        self.what_was_built_on(plans)
+        if not discard:
+            self.progress(plans)
+
+    def from_another_run(self, plans: Iterable[PlanProgress]) -> None:
+        """A job that was moved on from the target since: to take this run back would pull its source away from under
+        that run, and start the old job beside the new one."""
+        for adopted in plans:
+            plan = self._plan(adopted)
+            if adopted.undone or not adopted.steps or plan.purpose != "move" or plan.target == plan.source:
+                continue
+            owner = self.world.fence(plan.target)
+            if owner not in (None, self.world.run):
+                raise PlanError(
+                    f"run {owner} has moved {adopted.job} on from {plan.target} since",
+                    hint="take that run back first: stateshift runs lists the workdirs",
+                )
+
+    def from_another_job(self, plans: Iterable[PlanProgress]) -> None:
+        """A job that runs on the target, and that somebody else has started there."""
+        for adopted in plans:
+            job = self.spec.job(adopted.job)
+            begun = {name for name, step in adopted.steps.items() if step.state != "undone"}
+            if job is None or job.mode != "move" or not begun:
+                continue
+            for step in self._plan(adopted):
+                if not isinstance(step, SubmitJob) or step.name not in begun or step.status(self.world).state.alive:
+                    continue
+                request = StopRequest(job.name, job.destination)
+                if self.world.cluster(step.cluster).find_source(request).state.alive:
+                    raise PlanError(
+                        f"{job.name} runs on {job.target_cluster}, and this run did not start it",
+                        hint=f"stop it, then: stateshift rollback {quote(str(self.workdir.path))}",
+                    )
+
+    def what_was_built_on(self, plans: Iterable[PlanProgress]) -> None:
+        """State that was compacted in place: later versions of a job that has gone on may name our files."""
+        for adopted in plans:
+            if _in_place(self._plan(adopted)) and not adopted.undone and self._gone_on(adopted):
+                raise PlanError(
+                    f"{adopted.job} has committed batches since, on the files that were written here: it cannot do "
+                    "without them",
+                    hint="what was set aside may be removed; there is nothing to take back",
+                )
+
+    def progress(self, plans: Iterable[PlanProgress]) -> None:
+        """A job that has committed since, whoever started it: taking it back throws those batches away."""
+        for adopted in plans:
+            confirmed = [s for s in adopted.steps.values() if s.phase == "confirm" and s.state == "finished"]
+            if any(s.evidence and s.evidence.get("committed") for s in confirmed) or self._gone_on(adopted):
+                raise PlanError(
+                    f"{adopted.job} has committed batches on the target since; a rollback would throw them away",
+                    hint="if that is what you want: stateshift rollback "
+                    f"{quote(str(self.workdir.path))} --discard-progress",
+                )
+
+    def _plan(self, adopted: PlanProgress) -> Plan:
+        return self.workdir.read_plan(adopted.plan, adopted.fingerprint)
+
+    def _gone_on(self, adopted: PlanProgress) -> bool:
+        """Whether the target's image has a later epoch than the one that was brought there."""
+        plan = self._plan(adopted)
+        if plan.purpose != "move" or not adopted.steps or (plan.target == plan.source and not _in_place(plan)):
+            return False
+        survey = engine(plan.engine).survey
+        there = {image.path: image.epoch for image in survey(self.world.storage(plan.target)).images}
+        here: dict[str, int | None] = {"": plan.epoch}
+        if plan.epoch is None and any(epoch is not None for epoch in there.values()):  # a workflow
+            here = {image.path: image.epoch for image in survey(self.world.storage(plan.source)).images}
+        return any((there.get(path) or 0) > epoch for path, epoch in here.items() if epoch is not None)
+
+
+def _in_place(plan: Plan) -> bool:
+    """Whether the plan changes an image where it lies."""
+    return plan.target == plan.source and any(isinstance(step, LiftFence) for step in plan)

@@ -1,0 +1,30 @@
+"""What steps have in common that move no bytes: the tag of a job, and small files that say one thing."""
+
+from __future__ import annotations
+
+from stateshift.plain import fingerprint
+from stateshift.storage.protocol import Storage
+from stateshift.world import World
+
+
+class NoFiles:
+    """The part of a step that moves no bytes."""
+
+    __slots__ = ()
+
+    @property
+    def files(self) -> int:
+        return 0
+
+    @property
+    def bytes(self) -> int:
+        return 0
+
+
+def tag_of(world: World, job: str) -> str:
+    """What a second attempt recognises the first by: unique to this run and this job, safe in file names."""
+    return f"{world.run}.{fingerprint(job)[:8]}"
+
+
+def content_of(storage: Storage, path: str) -> bytes | None:
+    return storage.read(path, 1 << 20) if storage.stat(path) is not None else None

@@ -1,0 +1,198 @@
+"""Steps that start the job where its image is now, and wait for it: SubmitJob, AwaitProgress. They look before they
+act: a second attempt recognises the first by its tag. A job that failed may be started again, under a tag that follows
+from the first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from stateshift.clusters.protocol import Cluster, JobState, JobStatus, StopRequest, Submission
+from stateshift.errors import ClusterError, StalePlan
+from stateshift.step.jobs import FenceSource
+from stateshift.step.marks import NoFiles, content_of, tag_of
+from stateshift.step.protocol import Discrepancy, Evidence
+from stateshift.storage.protocol import Storage
+from stateshift.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitJob(NoFiles):
+    """Find the tag, else submit with it. Not while the old job may still commit: whether its fences hold is asked once
+    more, since not every store lets an engine create exclusively."""
+
+    kind: ClassVar[str] = "SubmitJob"
+    name: str
+    cluster: str
+    job: str
+    location: str
+    connection: str | None
+    options: Mapping[str, Any]
+    environment: Mapping[str, str]
+    attempt: int = 1
+    fences: tuple[FenceSource, ...] = ()
+
+    def describe(self) -> str:
+        return f"start {self.job} on {self.cluster} from {self.location}"
+
+    def status(self, world: World) -> JobStatus:
+        """Of the job that this step has started last."""
+        return _latest(world.cluster(self.cluster), _first(world, self.job, self.attempt))[1]
+
+    def run(self, world: World) -> Evidence:
+        tag, status = _latest(world.cluster(self.cluster), _first(world, self.job, self.attempt))
+        there = status.state not in (JobState.ABSENT, JobState.UNKNOWN)
+        return self._submitted(tag, world, status.id or tag if there else None)
+
+    def _refuse_unfenced(self, world: World) -> None:
+        broken = [one for fence in self.fences for one in fence.holds(world, {})]
+        if broken:
+            raise StalePlan(
+                f"{broken[0].place} is no longer our fence: the old job has gone on after it was fenced",
+                hint="stop the old job for good, take this back (`stateshift rollback WORKDIR`), and plan again; the "
+                "new job was not started",
+            )
+
+    def again(self, world: World) -> Evidence:
+        """Start the job once more if it failed, as the person knows who was told so. One that did not is left alone."""
+        tag, status = _latest(world.cluster(self.cluster), _first(world, self.job, self.attempt))
+        if status.state is JobState.FAILED:
+            return self._submitted(_following(tag), world, None)
+        return self._submitted(tag, world, None if status.state is JobState.ABSENT else status.id or tag)
+
+    def _submitted(self, tag: str, world: World, job: str | None) -> Evidence:
+        if job is None:
+            self._refuse_unfenced(world)
+            job = world.cluster(self.cluster).submit(
+                Submission(tag, self.job, self.location, self.connection, self.options, self.environment)
+            )
+        return {"job": job, "tag": tag, "at": world.clock.now()}
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        status = self.status(world)
+        bad = status.state in (JobState.ABSENT, JobState.FAILED)
+        return [Discrepancy(f"job {self.job}", "submitted and not failed", _told(status))] if bad else []
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        cluster = world.cluster(self.cluster)
+        tag, status = _latest(cluster, _first(world, self.job, self.attempt))
+        if evidence is None and status.state is JobState.ABSENT:
+            return []
+        after = cluster.stop(StopRequest(self.job, self.location, tag, options=self.options))
+        if after.state.alive:
+            # Its image must not be pulled from under it, nor the old job be started beside it.
+            raise ClusterError(
+                f"{self.job} is still {after.state} on {self.cluster} after it was asked to stop",
+                cluster=self.cluster,
+                job=self.job,
+                hint="stop it by hand, then `stateshift resume WORKDIR` goes on taking back",
+            )
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitProgress(NoFiles):
+    """Wait until the job that was restored from this image commits a batch. The job writes each of `commits` with its
+    first batch; `idle` is what it writes (through `stateshift.job`) when it is restored and has nothing to read."""
+
+    kind: ClassVar[str] = "AwaitProgress"
+    name: str
+    cluster: str
+    job: str
+    location: str
+    commits: tuple[str, ...]
+    idle: tuple[str, ...]
+    epoch: int | None
+    seconds_max: float
+    attempt: int = 1
+
+    def describe(self) -> str:
+        return f"wait until {self.job} has committed {', '.join(self.commits)}"
+
+    def run(self, world: World) -> Evidence:
+        cluster, storage = world.cluster(self.cluster), world.storage(self.location)
+        first, began = _first(world, self.job, self.attempt), world.clock.now()
+        while True:
+            world.check_interrupted()
+            # Before the files: a job that ends in between has written them by then.
+            tag, status = _latest(cluster, first)
+            committed = [path for path in self.commits if storage.stat(path) is not None]
+            settled = all(
+                path in committed or _is_idle(storage, idle, tag)
+                for path, idle in zip(self.commits, self.idle, strict=True)
+            )
+            seconds = world.clock.now() - began
+            if settled or (committed and status.state is JobState.FINISHED):
+                return self._evidence(committed, seconds, world)
+            if status.state in (JobState.FINISHED, JobState.FAILED, JobState.ABSENT):
+                fact = f"{self.job} {_died(status)} before it committed a batch"
+                raise self._failed(fact, "mend this, and {} starts it again", tag, world)
+            if seconds > self.seconds_max:
+                fact = f"{self.job} is {status.state} and has committed nothing in {self.seconds_max:.0f} s"
+                raise self._failed(fact, "{} waits again", tag, world)
+            world.clock.sleep(min(2.0, 0.1 + seconds / 20, self.seconds_max / 10))
+
+    def _evidence(self, committed: list[str], seconds: float, world: World) -> Evidence:
+        return {
+            "committed": committed,
+            "idle": [path for path in self.commits if path not in committed],
+            "epoch": self.epoch,
+            "at": world.clock.now(),
+            "seconds": seconds,
+        }
+
+    def _failed(self, fact: str, again: str, tag: str, world: World) -> ClusterError:
+        log = world.cluster(self.cluster).log(tag, 15).strip()
+        return ClusterError(
+            fact + (f"; its log ends:\n{log}" if log else ""),
+            cluster=self.cluster,
+            job=self.job,
+            hint="`stateshift rollback WORKDIR` takes the run back, and starts the old job again if the spec says how; "
+            + again.format("`stateshift resume WORKDIR`"),
+        )
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        return []
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        return []
+
+
+def _first(world: World, job: str, attempt: int) -> str:
+    """The tag that an attempt to move the job begins with: what an earlier one started was stopped, and is over."""
+    tag = tag_of(world, job)
+    return tag if attempt == 1 else f"{tag}.{attempt}"
+
+
+def _following(tag: str) -> str:
+    """The tag under which a job is started again that failed."""
+    head, mark, number = tag.rpartition(".again")
+    return f"{head}.again{int(number) + 1}" if mark else f"{tag}.again2"
+
+
+def _latest(cluster: Cluster, tag: str) -> tuple[str, JobStatus]:
+    """The last tag under which something was started, and what became of it; the first one where nothing was."""
+    status = cluster.find(tag)
+    while status.state is JobState.FAILED:
+        following = _following(tag)
+        later = cluster.find(following)
+        if later.state in (JobState.ABSENT, JobState.UNKNOWN):
+            break
+        tag, status = following, later
+    return tag, status
+
+
+def _is_idle(storage: Storage, path: str, tag: str) -> bool:
+    content = content_of(storage, path)
+    return content is not None and tag.encode() in content
+
+
+def _died(status: JobStatus) -> str:
+    if status.state is JobState.ABSENT:
+        return "is not known to the cluster"
+    return "ended" if status.state is JobState.FINISHED else "failed"
+
+
+def _told(status: JobStatus) -> str:
+    return str(status.state) + (f" ({status.detail})" if status.detail else "")

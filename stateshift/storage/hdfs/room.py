@@ -1,0 +1,50 @@
+"""What HDFS says of a place before anything is written there: permission, and room by its DataNodes and by quotas.
+
+    may_write   the nearest directory that is there is asked (CHECKACCESS knows of groups, access lists and superusers)
+    narrowest   min(what the DataNodes have left, the space quota of each directory above), names likewise
+
+Both count a byte as often as it is kept. A directory whose quota we may not ask for is taken to have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stateshift.errors import MissingFile
+from stateshift.storage import locations
+from stateshift.storage.hdfs.calls import HdfsCalls
+from stateshift.survey import Room
+
+
+def may_write(calls: HdfsCalls, directory: str) -> bool | None:
+    for place in _upwards(directory):
+        try:
+            return calls.may_write(place)
+        except MissingFile:
+            continue
+    return None
+
+
+def narrowest(calls: HdfsCalls, directory: str, location: str) -> Room:
+    remaining = calls.remaining()
+    found = [(remaining.bytes, "its DataNodes")] if remaining is not None else []
+    names: list[tuple[int, str]] = []
+    for place in _upwards(directory):
+        quota = calls.quota(place)
+        if quota is not None and quota.bytes_left is not None:
+            found.append((quota.bytes_left, f"the space quota of {place}"))
+        if quota is not None and quota.names_left is not None:
+            names.append((quota.names_left, f"the quota of names of {place}"))
+    bytes_free, limit = min(found, default=(None, ""))
+    files_free, files_limit = min(names, default=(None, ""))
+    copies = remaining.copies if remaining is not None else 1
+    return Room(bytes_free, files_free, copies, f"hdfs {locations.authority(location)}", limit, files_limit)
+
+
+def _upwards(directory: str) -> Iterator[str]:
+    """The directory and every one above it, the root last."""
+    path = directory.rstrip("/")
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+    yield "/"
