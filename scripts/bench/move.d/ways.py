@@ -2,11 +2,10 @@
 
     stateshift       `apply`: the job's stop, a look at what it left, the fence, what a restart needs copied, both sides
                      compared entry by entry, published
-    compacting       the same with `compact` in the spec's `transform`: one snapshot a shard is written, not ten files
     distcp           `hadoop distcp`, MapReduce's local runner with several maps, straight to the final names
-    fs -cp           `hadoop fs -cp` with threads
     rclone           `rclone copy` from one HDFS to the other, with as many transfers
-    hdfscli          `hdfscli download` to this machine's disk, then `hdfscli upload`
+    hdfscli          `hdfscli download` to this machine's disk, then `hdfscli upload`, with as many threads
+    fs -cp           `hadoop fs -cp` with as many threads, which few know of: one process, of Hadoop 3.4 or later
 
 All but ours copy the whole checkpoint, because nothing tells them what of it is needed, and look at nothing afterwards.
 Each gets a target that is not there, and a job that has already stopped: what a job takes to stop is the same for all.
@@ -29,8 +28,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 RCLONE = "github.com/rclone/rclone@v1.76.0"
 AT_ONCE = 16  # maps, threads, transfers: more are no faster on the machine that this was tried on
-COMPACTED_AT_ONCE = 32
-OURS = ("stateshift", "compacting")
+OURS = "stateshift"
 ENDED_PHASE = "publish"
 
 
@@ -64,21 +62,11 @@ Way = Callable[[Ground, str], Taken]
 
 
 def stateshift(ground: Ground, name: str) -> Taken:
-    return _moved(ground, name, {}, {})
-
-
-def compacting(ground: Ground, name: str) -> Taken:
-    """A shard is a step, of which the spec says how many run at once."""
-    return _moved(ground, name, {"parallel": COMPACTED_AT_ONCE}, {"transform": [{"kind": "compact"}]})
-
-
-def _moved(ground: Ground, name: str, more: Mapping[str, Any], job: Mapping[str, Any]) -> Taken:
     """From the end of the job, which is a file here, until everything that a restart reads is published."""
     folder = ground.scratch / name
     folder.mkdir(parents=True)
     (folder / "running").touch()
-    spec = _spec(ground.source, f"hdfs://hdfs-b/{name}", folder)
-    (folder / "spec.json").write_text(json.dumps({**spec, **more, "jobs": [{**spec["jobs"][0], **job}]}))
+    (folder / "spec.json").write_text(json.dumps(_spec(ground.source, f"hdfs://hdfs-b/{name}", folder)))
     words = [*_ours("apply"), str(folder / "spec.json"), "--yes", "--workdir", str(folder / "run")]
     seconds = run(words, ground.environment)
     return Taken(*_until_published(json.loads((folder / "run" / "report.json").read_text()), seconds))
@@ -122,8 +110,7 @@ def hdfscli(ground: Ground, name: str) -> Taken:
 
 
 WAYS: Mapping[str, Way] = {
-    "stateshift": stateshift, "compacting": compacting,
-    "distcp": distcp, "fs -cp": fs_cp, "rclone": rclone, "hdfscli": hdfscli,
+    "stateshift": stateshift, "distcp": distcp, "rclone": rclone, "hdfscli": hdfscli, "fs -cp": fs_cp,
 }  # fmt: skip
 
 
