@@ -1,7 +1,9 @@
 """HDFS over Hadoop's own RPC and data transfer, with `hdfs-native`: a client in Rust, without a JVM.
 
-It finds nameservices, retries NameNodes and fails over by itself, from the same configuration files. Its errors are
-Python's own where it knows one, else RuntimeErrors that name Hadoop's exception in their text.
+It finds nameservices, asks their NameNodes and fails over by itself, from the same configuration files; but for what
+they say otherwise, it gives up after a few seconds, as `Retrying` tries again and can be interrupted: its own patience
+is Hadoop's, some minutes for each call. Its errors are Python's own where it knows one, else RuntimeErrors that name
+Hadoop's exception in their text.
 """
 
 from __future__ import annotations
@@ -24,6 +26,13 @@ _ANSWER: Final = re.compile(r'RPCError\("(?:[\w]+\.)*(?:\w+\$)?(\w+)", "(.*?)(?:
 
 SMALL: Final = 256 * 1024  # bytes
 
+# Without: 15 attempts, half a second to 15 apart (HdfsClientConfigKeys.Failover, Hadoop 3.4).
+_PATIENCE: Final = {
+    "dfs.client.failover.max.attempts": "3",
+    "dfs.client.failover.sleep.base.millis": "200",
+    "dfs.client.failover.sleep.max.millis": "2000",
+}
+
 
 class NativeCalls:
     """`web` opens the way over HTTP, for the questions that the client does not have."""
@@ -38,8 +47,9 @@ class NativeCalls:
     def connect(cls, authority: str, conf: HadoopConf, location: str, web: Callable[[], HdfsCalls]) -> NativeCalls:
         import hdfs_native
 
+        patience = {key: value for key, value in _PATIENCE.items() if not conf.get(key)}
         with _telling(location, ""):
-            return cls(hdfs_native.Client(f"hdfs://{authority}", config_dir=conf.place), location, web)
+            return cls(hdfs_native.Client(f"hdfs://{authority}", patience, config_dir=conf.place), location, web)
 
     def status(self, path: str) -> Status | None:
         try:
