@@ -98,8 +98,9 @@ def move(say: Said, name: str, **cluster: Any) -> str:
     # Without Kerberos a NameNode passes over tokens: who asks is nobody that it knows.
     hadoop.run(Path(say.environment["HADOOP_CONF_DIR"]), "dfs", "-chmod", "-R", "777", "hdfs://hdfs-a/")
     job = {
-        "name": "orders", "checkpoint_location": source, "remote_location": target, "waive": ["paths-stay", "target-reach"],
-        "target_cluster": "there", "submit": {"application": "s3://jobs/orders.py", "seconds_max": 1},
+        "name": "orders", "checkpoint_location": source, "remote_location": target,
+        "waive": ["paths-stay", "target-reach"], "target_cluster": "there",
+        "submit": {"application": "s3://jobs/orders.py", "seconds_max": 1},
     }  # fmt: skip
     return spec(say.folder, source, target, clusters={"there": cluster}, jobs=[job])
 
