@@ -37,6 +37,15 @@ class FileInfo(NamedTuple):
     modified: float = 0.0
 
 
+class Owned(NamedTuple):
+    """Whose a file or a directory is, and who may do what with it (the twelve bits of POSIX)."""
+
+    path: str
+    owner: str | None
+    group: str | None
+    mode: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something a person should know. A `refuse` stops a plan unless the spec waives it by name."""

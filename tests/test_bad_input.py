@@ -412,9 +412,14 @@ def test_a_target_that_may_not_be_written_leaves_everything_as_it_was(open_folde
     Checkpoint().write(open_storage(str(source)))
     target.parent.mkdir(mode=0o555)
     before = held(open_storage(str(source)))
-    spec = spec_of(str(source), str(target))
     with as_nobody():
         doors, workdir = migration.real_doors(), Workdir(open_folder / "w")
+        with pytest.raises(PlanError, match="no permission to write to") as refused:
+            spec = spec_of(str(source), str(target))
+            migration.apply(migration.propose(spec, doors, workdir), "r", workdir, doors)
+        check_hint(refused.value, "ls -ld")
+        assert not workdir.path.exists(), "nothing was begun"
+        spec = spec_of(str(source), str(target), waive=["permission"])
         with pytest.raises(StorageError, match="no permission") as caught:
             migration.apply(migration.propose(spec, doors, workdir), "r", workdir, doors)
     assert caught.value.exit_code == 6
@@ -427,7 +432,7 @@ def test_a_workdir_that_may_not_be_written_is_told_before_anything_happens(open_
     source = open_folder / "orders"
     Checkpoint().write(open_storage(str(source)))
     (open_folder / "closed").mkdir(mode=0o555)
-    spec = spec_of(str(source), str(open_folder / "there"))
+    spec = spec_of(str(source), str(open_folder / "there"), waive=["permission"])
     with as_nobody():
         doors, workdir = migration.real_doors(), Workdir(open_folder / "closed" / "w")
         with pytest.raises(StorageError, match="Permission denied") as caught:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance import crossing
 from tests.acceptance.matrix import table
 from tests.acceptance.matrix.damage import every as every_damage
 from tests.acceptance.matrix.kinds import KINDS, NEWEST, PROVIDERS, TITLES, Base, Cell, every_cell, missing
@@ -35,6 +36,16 @@ def test_the_page_of_damages_has_a_row_for_each_of_a_hundred() -> None:
     assert len(every_damage()) > 100
     assert len(rows(page, 1)) == len(every_damage()) + 1
     assert "FAILED |" not in page
+
+
+def test_what_an_older_spark_does_not_go_on_with_is_refused_by_name() -> None:
+    page = (HERE / "versions.md").read_text()
+    told = {(writer.strip("| "), kind, provider) for writer, kind, provider in rows(page, 3)}
+    assert {(NEWEST, base.kind, base.provider) for base in crossing.bases(NEWEST)} - told <= {
+        (NEWEST, "join-1", provider) for provider in PROVIDERS  # which it does not start
+    }
+    assert crossing.MISSED not in page
+    assert {"refused", "goes on", "warned"} <= {cell for row in rows(page, 12) for cell in (c.strip(" |") for c in row)}
 
 
 def test_every_kind_is_changed_in_every_provider_that_spark_has_it_in() -> None:

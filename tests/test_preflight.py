@@ -60,6 +60,14 @@ def test_a_fork_writes_nothing_to_its_source(ground: Ground) -> None:
     assert refused(ground, spec_of(mode="fork")) == []
 
 
+def test_a_job_that_stays_where_it_is_needs_nothing_but_its_lock(ground: Ground) -> None:
+    ground.disk.denied.add(SOURCE)
+    assert refused(ground, running_spec(target=None)) == []
+    ground.disk.denied.add("file:///here")
+    (finding,) = refused(ground, running_spec(target=None))
+    assert finding.message == "no permission to write to file:///here (the lock lies beside its target)"
+
+
 def test_a_disk_that_is_too_small_stops_the_plan(ground: Ground) -> None:
     ground.disk.bytes_max = ground.disk.bytes + 100
     (finding,) = refused(ground, spec_of())

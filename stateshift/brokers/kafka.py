@@ -19,7 +19,7 @@ CONNECT_MS, REQUEST_MS = 10_000, 20_000
 
 
 def spans(
-    brokers: str, properties: str | None, topics: Sequence[str]
+    brokers: str, properties: str | None, topics: Sequence[str], connect_ms: int = CONNECT_MS
 ) -> Mapping[str, Mapping[int, tuple[int, int]]]:
     """`properties` is the location of a file on this machine. A topic that is not there has no partitions."""
     options = client_options(_text(properties), properties) if properties else {}
@@ -27,7 +27,7 @@ def spans(
     try:
         consumer = consumer_of(
             bootstrap_servers=brokers.split(","), group_id=None, enable_auto_commit=False,
-            allow_auto_create_topics=False, bootstrap_timeout_ms=CONNECT_MS, request_timeout_ms=REQUEST_MS, **options,
+            allow_auto_create_topics=False, bootstrap_timeout_ms=connect_ms, request_timeout_ms=REQUEST_MS, **options,
         )  # fmt: skip
         try:
             return {topic: _spans_of(consumer, topic) for topic in topics}

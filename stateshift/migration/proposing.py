@@ -139,7 +139,7 @@ def _survey(spec: Spec, location: str, doors: Doors, changes: Sequence[Mapping[s
 
 def _surveyed(survey: Survey, storage: Storage) -> Survey:
     traits = storage.traits
-    told = {"renames": traits.renames, "keeps_times": traits.keeps_times}
+    told = {"renames": traits.renames, "keeps_times": traits.keeps_times, "owners": traits.owners}
     return replace(survey, traits=told, real=real_location(survey.location))
 
 

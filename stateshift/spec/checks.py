@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from typing import get_args
 
 from stateshift.spec.jobs import ReadJob
 from stateshift.spec.location import relation, scheme
-from stateshift.spec.model import WAIVERS, ClusterSpec, Spec
+from stateshift.spec.model import WAIVERS, ClusterSpec, Keep, Spec
 from stateshift.spec.place import Complaints, Place
 from stateshift.spec.waves import share
 
@@ -33,6 +34,7 @@ def check(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> None:
         _check_fork(complaints, read)
         _check_changes(complaints, read)
         _check_waivers(complaints, read)
+        _check_kept(complaints, read)
 
 
 def _check_names(complaints: Complaints, jobs: list[ReadJob]) -> None:
@@ -103,6 +105,12 @@ def _check_waves(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> Non
             if share(read.job, other.job) and wave_of.get(read.job.name) != wave_of.get(other.job.name):
                 message = f"{other.job.name!r} and {read.job.name!r} have one source, and are in two waves"
                 complaints.add(at, message, "one wave for both")
+
+
+def _check_kept(complaints: Complaints, read: ReadJob) -> None:
+    for word in read.job.keep:
+        if word not in get_args(Keep):
+            complaints.add(read.at("keep"), f"nothing is kept by {word!r}", f"some of {', '.join(get_args(Keep))}")
 
 
 def _check_waivers(complaints: Complaints, read: ReadJob) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from stateshift.spec.model import WAIVERS, FlinkJob, JobSpec, KafkaSpec, Mode, OnFailure, Spec, SubmitSpec, Verify
+from stateshift.spec.model import WAIVERS, FlinkJob, JobSpec, KafkaSpec, Keep, Mode, OnFailure, Spec, SubmitSpec, Verify
 
 Engine = Literal["spark", "flink"]
 
@@ -137,6 +137,11 @@ JOB = Keys(
         "verify", "choice", "verify",
         "How the target is compared with the source: entry by entry, by the digests of files, or not.",
         choices=get_args(Verify), for_all=True,
+    ),
+    _job(
+        "keep", "texts", "keep",
+        f"What files and directories keep of the source beside their content: {', '.join(get_args(Keep))}. The owner "
+        "(and the group) takes rights that only HDFS's superuser, or root, has.", for_all=True,
     ),
     _job(
         "mode", "choice", "mode",

@@ -30,6 +30,7 @@ WAIVERS = (
 
 Mode = Literal["move", "fork"]
 Verify = Literal["entries", "digests", "none"]
+Keep = Literal["owner", "permissions"]
 
 # Stop there and let a person decide; take the wave that failed back and finish the others; take the whole run back, as
 # far as no job has committed on its target since; take back those, too.
@@ -128,6 +129,7 @@ class JobSpec:
     kafka: KafkaSpec | None = None
     mode: Mode = "move"
     verify: Verify = "entries"
+    keep: tuple[Keep, ...] = ()
     planned_batch: Literal["keep", "drop"] = "keep"
     waive: tuple[str, ...] = ()
     flink: FlinkJob | None = None

@@ -9,6 +9,7 @@
     WriteFile        files     write literal bytes
     TransformShard   files     feed files through a named pure transform
     CompareImages    images    fold the entries of both images and compare
+    KeepOwners       owners    give the target's files to whom the source's belong
     SubmitJob        starting  find the tag, else submit with it
     AwaitProgress    starting  wait until the job restored from this image commits a batch
 """
@@ -16,6 +17,7 @@
 from stateshift.step.files import CopyFiles, MoveFiles, Rename, TransformShard, WriteFile
 from stateshift.step.images import CompareImages
 from stateshift.step.jobs import FenceSource, LiftFence, StopJob
+from stateshift.step.owners import KeepOwners
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence, Fleet, Step
 from stateshift.step.starting import AwaitProgress, SubmitJob
 
@@ -28,6 +30,7 @@ AnyStep = (
     | WriteFile
     | TransformShard
     | CompareImages
+    | KeepOwners
     | SubmitJob
     | AwaitProgress
 )
@@ -42,6 +45,7 @@ __all__ = [
     "FenceSource",
     "FileEvidence",
     "Fleet",
+    "KeepOwners",
     "LiftFence",
     "MoveFiles",
     "Rename",

@@ -31,7 +31,7 @@ from stateshift.storage.fsspec_upload import upload
 from stateshift.storage.fsspec_ways import Way, host_of, lists_whole_trees, packages_for, way_of
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import Writing, is_temporary
-from stateshift.survey import FileInfo, Room
+from stateshift.survey import FileInfo, Owned, Room
 
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
 _DIRECTORIES_MAX = 4096  # remembered as made
@@ -190,6 +190,17 @@ class FsspecStorage:
 
     def writable(self, under: str = "") -> bool | None:
         """Nobody can tell: what a policy allows shows when something is written."""
+        return None
+
+    def owners(self) -> Iterator[Owned]:
+        """Nobody's: who may read what is in policies."""
+        return iter(())
+
+    def own(self, owned: Owned) -> None:
+        raise StorageError(f"{locations.redact(self._location)}: files have no owner there", location=self._location)
+
+    def checksum(self, path: str) -> str | None:
+        """An ETag is the MD5 of some objects and not of others; the bytes are compared instead."""
         return None
 
     def _full(self, path: str) -> str:

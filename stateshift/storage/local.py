@@ -33,12 +33,12 @@ import threading
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from stateshift.storage import failures, local_room, locations
+from stateshift.storage import failures, local_owners, local_room, locations
 from stateshift.storage import local_calls as calls
 from stateshift.storage.local_listing import walk
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import Writing, is_temporary, unique_temporary
-from stateshift.survey import FileInfo, Room
+from stateshift.survey import FileInfo, Owned, Room
 
 _DIRECTORIES_MAX = 4096  # remembered as made and not yet durable; beyond it we sync early
 
@@ -64,7 +64,7 @@ class LocalStorage:
 
     @property
     def traits(self) -> Traits:
-        return Traits(renames=True, keeps_times=True, exclusive=True, durable=calls.SYNCS_ONE)
+        return Traits(renames=True, keeps_times=True, exclusive=True, durable=calls.SYNCS_ONE, owners=True)
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         return walk(self._full(under), locations.check_path(under), self._location)
@@ -177,6 +177,17 @@ class LocalStorage:
 
     def writable(self, under: str = "") -> bool | None:
         return local_room.writable(_nearest(self._full(under)))
+
+    def owners(self) -> Iterator[Owned]:
+        return local_owners.owners(self._root)
+
+    def own(self, owned: Owned) -> None:
+        with self._telling(owned.path):
+            local_owners.own(self._full(owned.path), owned)
+
+    def checksum(self, path: str) -> str | None:
+        """A disk keeps none that could be asked for."""
+        return None
 
     def _leftovers(self, directory: str, names: builtins.list[str]) -> builtins.list[str]:
         return [n for n in names if is_temporary(n) and os.path.join(directory, n) not in self._writing]

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from stateshift.storage import failures, locations
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import is_temporary, temporary, unique_temporary
-from stateshift.survey import FileInfo, Room
+from stateshift.survey import FileInfo, Owned, Room
 
 
 class ProcessGone(BaseException):
@@ -71,6 +71,7 @@ class MemoryDisk:
         self._storages = 0
         self._files: dict[str, _File] = {}
         self._directories: set[str] = set()
+        self.owned: dict[str, Owned] = {}
         self._unsynced: dict[str, _History] = {}
         self._writing: set[str] = set()
 
@@ -111,6 +112,11 @@ class MemoryDisk:
     def names(self, below: str) -> list[str]:
         prefix = _above_all(below)
         return sorted(name for name in self._files if name.startswith(prefix))
+
+    def everything(self, top: str) -> list[str]:
+        """Files and directories at `top` and below."""
+        below = _above_all(top)
+        return [n for n in sorted({*self._files, *self._directories}) if n == top or n.startswith(below)]
 
     def get(self, name: str) -> _File | None:
         return self._files.get(name)
@@ -199,6 +205,7 @@ class MemoryDisk:
 
     def _drop(self, name: str) -> None:
         gone = self._files.pop(name, None)
+        self.owned.pop(name, None)
         self.bytes -= len(gone.content) if gone is not None else 0
 
 
@@ -218,7 +225,7 @@ class MemoryStorage:
 
     @property
     def traits(self) -> Traits:
-        return Traits(renames=True, keeps_times=True, at_once=self._disk.at_once)
+        return Traits(renames=True, keeps_times=True, owners=True, at_once=self._disk.at_once)
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         start = len(_above_all(self._location))
@@ -306,6 +313,24 @@ class MemoryStorage:
         full = self._full(under)
         with self._alive() as disk:
             return not disk.is_denied(full)
+
+    def owners(self) -> Iterator[Owned]:
+        start = len(_above_all(self._location))
+        with self._alive() as disk:
+            names = [name for name in disk.everything(self._location) if not is_temporary(name)]
+            found = [disk.owned.get(name, Owned("", "us", "ours", 0o644))._replace(path=name[start:]) for name in names]
+        return iter(found)
+
+    def own(self, owned: Owned) -> None:
+        full = self._full(owned.path)
+        with self._alive() as disk:
+            before = disk.owned.get(full, Owned("", "us", "ours", 0o644))
+            given = {key: value for key, value in owned._asdict().items() if value is not None}
+            disk.owned[full] = before._replace(**given)
+
+    def checksum(self, path: str) -> str | None:
+        """As of a file system that keeps one of every file that is worth it."""
+        return None
 
     def _full(self, path: str) -> str:
         locations.check_path(path)

@@ -14,6 +14,9 @@ every member keeps, and the contract suite checks:
 * A name is a file's or a directory's: a `write` that would make it both is refused. Object stores have no directories,
   and there both are files, each whole.
 * Names are bytes a user chose: blanks, `%`, `#`, `?`, `:` and any unicode are taken literally.
+* `owners`, `own` are for storages whose traits say so; elsewhere nothing has an owner.
+* `checksum` is the storage's own word on a file's content: two that are equal, wherever they come from, mean equal
+  bytes, two that differ mean nothing. None where it keeps none, or where asking would read the file.
 * `room` and `writable` write nothing: they ask, and say None where that is not enough to know. For a place that is not
   there yet the nearest directory above it answers.
 * What may pass (a cut connection, a 503) raises TransientStorageError, everything else StorageError.
@@ -25,7 +28,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from stateshift.survey import FileInfo, Room
+from stateshift.survey import FileInfo, Owned, Room
 
 CHUNK = 4 * 1024 * 1024
 
@@ -41,6 +44,7 @@ class Traits:
     keeps_times: bool  # `write(modified=...)` sets the file's time
     exclusive: bool = True  # `create` is really exclusive between processes
     durable: bool = True  # `sync` is really durable
+    owners: bool = False  # files and directories have an owner, a group and permissions
     at_once: int = 1  # how many files are worth reading or writing at once: many where each waits for a network
 
 
@@ -98,3 +102,13 @@ class Storage(Protocol):
     def writable(self, under: str = "") -> bool | None:
         """Whether files may be made in the directory `under`, as far as the storage says beforehand."""
         ...
+
+    def owners(self) -> Iterator[Owned]:
+        """Whose every file and directory is, the location itself with an empty path; in any order."""
+        ...
+
+    def own(self, owned: Owned) -> None:
+        """Make a file or directory somebody's; what is None stays."""
+        ...
+
+    def checksum(self, path: str) -> str | None: ...

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
 from stateshift.storage.protocol import Content, Storage, Traits
-from stateshift.survey import FileInfo, Room
+from stateshift.survey import FileInfo, Owned, Room
 
 T = TypeVar("T")
 
@@ -131,6 +131,15 @@ class Retrying:
 
     def writable(self, under: str = "") -> bool | None:
         return self._again(lambda: self._storage.writable(under))
+
+    def owners(self) -> Iterator[Owned]:
+        return iter(self._again(lambda: tuple(self._storage.owners())))
+
+    def own(self, owned: Owned) -> None:
+        self._again(lambda: self._storage.own(owned))
+
+    def checksum(self, path: str) -> str | None:
+        return self._again(lambda: self._storage.checksum(path))
 
     def _again(self, operation: Callable[[], T]) -> T:
         attempt = 0
@@ -286,6 +295,18 @@ class Throttled:
     def writable(self, under: str = "") -> bool | None:
         self._pace.operation()
         return self._storage.writable(under)
+
+    def owners(self) -> Iterator[Owned]:
+        self._pace.operation()
+        return self._storage.owners()
+
+    def own(self, owned: Owned) -> None:
+        self._pace.operation()
+        self._storage.own(owned)
+
+    def checksum(self, path: str) -> str | None:
+        self._pace.operation()
+        return self._storage.checksum(path)
 
     def _paced(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         for chunk in chunks:

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stateshift.storage.protocol import Content, Storage, Traits
-from stateshift.survey import FileInfo, Room
+from stateshift.survey import FileInfo, Owned, Room
 
-Kind = Literal["write", "create", "move", "remove", "prune", "sync"]
+Kind = Literal["write", "create", "move", "remove", "prune", "sync", "own"]
 When = Literal["before", "inside", "after"]
 
 
@@ -132,6 +132,15 @@ class Faulty:
 
     def writable(self, under: str = "") -> bool | None:
         return self._storage.writable(under)
+
+    def owners(self) -> Iterator[Owned]:
+        return self._storage.owners()
+
+    def own(self, owned: Owned) -> None:
+        self._around("own", owned.path, lambda: self._storage.own(owned))
+
+    def checksum(self, path: str) -> str | None:
+        return self._storage.checksum(path)
 
     def _watched(self, path: str, content: Content) -> Iterator[bytes]:
         for chunk in content():

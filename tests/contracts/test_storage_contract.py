@@ -13,6 +13,7 @@ import pytest
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError
 from stateshift.storage.protocol import CHUNK, Content, Storage
+from stateshift.survey import Owned
 from tests.contracts.members import MEMBERS, Reopen
 
 NAMES = [
@@ -504,3 +505,36 @@ def test_what_cannot_be_asked_is_told_as_that_and_what_is_told_fits_the_traits(s
     room = storage.room()
     assert (room.bytes_free is None) or room.limit
     assert (room.files_free is None) or room.files_limit
+
+
+# -- whose files are, and what their storage knows of them
+
+
+def test_what_is_given_to_somebody_is_theirs_and_what_is_left_out_stays(storage: Storage) -> None:
+    storage.write("a/b", of(b"x"))
+    if not storage.traits.owners:
+        assert list(storage.owners()) == []
+        with pytest.raises(StorageError):
+            storage.own(Owned("a/b", "somebody", None, None))
+        return
+    before = {owned.path: owned for owned in storage.owners()}
+    assert before.keys() == {"", "a", "a/b"}
+    storage.own(Owned("a/b", None, None, 0o640))
+    storage.own(Owned("a", before["a"].owner, before["a"].group, 0o750))
+    after = {owned.path: owned for owned in storage.owners()}
+    assert after == {
+        "": before[""], "a": before["a"]._replace(mode=0o750), "a/b": before["a/b"]._replace(mode=0o640),
+    }  # fmt: skip
+    assert storage.read("a/b") == b"x"
+
+
+def test_a_place_where_nothing_is_belongs_to_nobody(storage: Storage) -> None:
+    assert list(storage.owners()) == []
+
+
+def test_equal_checksums_mean_equal_bytes(storage: Storage) -> None:
+    for path, content in (("a", b"x" * 1000), ("b", b"x" * 1000), ("c", b"y" * 1000)):
+        storage.write(path, of(content))
+    one, same, other = map(storage.checksum, "abc")
+    assert one == same
+    assert one is None or one != other

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from stateshift.clusters.protocol import Cluster, JobStatus, StopRequest, Submission
 from stateshift.storage.protocol import Content, Storage, Traits
-from stateshift.survey import FileInfo, Room
+from stateshift.survey import FileInfo, Owned, Room
 from stateshift.workdir import FileLines, Workdir
 
 PIECE = 8192
@@ -142,6 +142,15 @@ class Doomed:
 
     def writable(self, under: str = "") -> bool | None:
         return self._storage.writable(under)
+
+    def owners(self) -> Iterator[Owned]:
+        return self._storage.owners()
+
+    def own(self, owned: Owned) -> None:
+        self._around("own", owned.path, lambda: self._storage.own(owned))
+
+    def checksum(self, path: str) -> str | None:
+        return self._storage.checksum(path)
 
     def _in_pieces(self, path: str, content: Content) -> Iterator[bytes]:
         number = 0

@@ -141,6 +141,7 @@ def _full(root: Path) -> dict[str, object]:
     reads.write(LocalStorage(str(root / "flow" / "aggregate")))
     joins = Checkpoint(batches=3, shards=1, keys=2, planned=True, snapshots=(2,), query="another-query")
     joins.write(LocalStorage(str(root / "north" / "join")))
+    (root / "flow" / "aggregate").chmod(0o750)
     (root / "cluster").mkdir()
     (root / "cluster" / "log").write_text(f"submit|by-hand|file://{root}/flow\n")
     script = f"sh '{SCRIPT}'"
@@ -168,6 +169,7 @@ def _full(root: Path) -> dict[str, object]:
             "seconds_max": 20,
         },
         "verify": "entries",
+        "keep": ["permissions"],
     }
     return {"clusters": {"ours": cluster}, "jobs": [job]}
 

@@ -134,3 +134,4 @@ def test_the_moved_input_keeps_its_times() -> None:
         process.apply(place)
         for name in ("f0.json", "f1.json"):
             assert os.stat(place.root / "there-input" / name).st_mtime == os.stat(place.root / "input" / name).st_mtime
+        assert os.stat(place.root / "there" / "aggregate").st_mode & 0o777 == 0o750, "and the state its permissions"

@@ -99,5 +99,5 @@ def test_a_plan_tells_whether_the_broker_still_has_the_offsets_of_the_checkpoint
 
 def test_what_is_no_kafka_is_told_as_that_in_a_bounded_time(tmp_path: Path) -> None:
     with pytest.raises(TransientStorageError, match="does not answer as Kafka does") as raised:
-        spans("127.0.0.1:1", None, ["orders"])
+        spans("127.0.0.1:1", None, ["orders"], connect_ms=500)
     assert "127.0.0.1:1" in raised.value.fact

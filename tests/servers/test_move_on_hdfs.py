@@ -29,7 +29,8 @@ def environment(request: pytest.FixtureRequest, servers: Servers) -> dict[str, s
 
 
 @pytest.mark.row("IS-16")
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("environment", ["native", pytest.param("web", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.parametrize("case", [CASES[0], pytest.param(CASES[1], marks=pytest.mark.slow)])
 def test_a_checkpoint_moves_from_one_hdfs_to_the_other_and_back(
     environment: dict[str, str], tmp_path: Path, case: str
 ) -> None:

@@ -40,8 +40,10 @@ def without_secrets(workdir: Path, *secrets: str) -> bool:
 
 
 @pytest.mark.row("IS-16")
-@pytest.mark.parametrize("which", [s3.MOTO, s3.REAL], ids=["moto", "real"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "which", [pytest.param(s3.MOTO, marks=pytest.mark.slow, id="moto"), pytest.param(s3.REAL, id="real")]
+)
+@pytest.mark.parametrize("case", [CASES[0], pytest.param(CASES[1], marks=pytest.mark.slow)])
 def test_a_checkpoint_moves_from_a_folder_to_s3_and_back(
     servers: Servers, tmp_path: Path, case: str, which: str
 ) -> None:
@@ -51,7 +53,7 @@ def test_a_checkpoint_moves_from_a_folder_to_s3_and_back(
         assert without_secrets(tmp_path / "run", environment["AWS_SECRET_ACCESS_KEY"])
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [pytest.param(CASES[0], marks=pytest.mark.slow), CASES[1]])
 def test_a_checkpoint_moves_from_one_s3_service_to_another_and_back(
     servers: Servers, tmp_path: Path, case: str
 ) -> None:

@@ -7,16 +7,20 @@ import os
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from stateshift.errors import StorageError, TransientStorageError
+from stateshift.step import KeepOwners
 from stateshift.storage.hdfs.opening import open_hdfs
 from stateshift.storage.protocol import CHUNK, Storage
+from stateshift.survey import Owned
 from tests.contracts import test_storage_contract as contract
 from tests.contracts.members import Reopen
 from tests.support.servers import Servers, hadoop
+from tests.support.steps import Stage
 
 pytestmark = pytest.mark.servers
 
@@ -41,10 +45,11 @@ def way(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def reopen(way: str, single: Servers) -> Reopen:
+# The default run moves jobs and checkpoints natively, which takes all of these promises for granted.
+@pytest.fixture(params=["web", pytest.param("native", marks=pytest.mark.slow)])
+def reopen(request: pytest.FixtureRequest, single: Servers) -> Reopen:
     place = f"{uuid.uuid4().hex}/a b/place%20#?"
-    return lambda: on(single, "hdfs-a", way, place)
+    return lambda: on(single, "hdfs-a", str(request.param), place)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -181,3 +186,28 @@ def test_half_a_file_is_not_completed_when_it_is_forgotten(single: Servers) -> N
     held = [each for each in gc.get_objects() if isinstance(each, hdfs_native.FileWriter)]
     assert held == []
     assert list(storage.list()) == []
+
+
+def test_owners_and_permissions_go_with_a_checkpoint(single: Servers, way: str) -> None:
+    """Given away by the superuser; a checkpoint's directory that only its job may look into is one at the target."""
+    source, target = on(single, "hdfs-a", way, f"theirs-{way}"), on(single, "hdfs-a", way, f"ours-{way}")
+    for storage in (source, target):
+        storage.write("commits/0", lambda: iter([b"v1"]))
+    source.own(Owned("commits/0", "etl", "streams", 0o640))
+    source.own(Owned("", "etl", "streams", 0o1770))
+    step = KeepOwners("publish/owners-0", source.location, target.location, owner=True, permissions=True)
+    world = replace(Stage().world, storage={one.location: one for one in (source, target)}.__getitem__)
+    evidence = step.run(world)
+    found = {owned.path: owned[1:] for owned in target.owners()}
+    assert found[""] == ("etl", "streams", 0o1770) and found["commits/0"] == ("etl", "streams", 0o640)
+    assert step.holds(world, evidence) == []
+
+
+def test_equal_files_have_equal_checksums_and_need_not_be_read(single: Servers, way: str) -> None:
+    one, other = on(single, "hdfs-a", way, f"sum-{way}"), on(single, "hdfs-a", way, f"sum-too-{way}")
+    for storage, content in ((one, b"x"), (other, b"x")):
+        storage.write("big", lambda content=content: iter([content * CHUNK]))
+    other.write("different", lambda: iter([b"x" * (CHUNK - 1) + b"y"]))
+    kept = one.checksum("big")
+    assert kept is not None and "CRC32C" in kept
+    assert kept == other.checksum("big") != other.checksum("different")

@@ -41,7 +41,10 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         yield servers
 
 
-@pytest.fixture(scope="module", params=[s3.MOTO, s3.REAL], ids=["moto", "real"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(s3.MOTO, marks=pytest.mark.slow, id="moto"), pytest.param(s3.REAL, id="real")],
+)
 def which(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

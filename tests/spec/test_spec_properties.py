@@ -114,6 +114,7 @@ def job_specs(
         verify=draw(st.sampled_from(["entries", "digests", "none"])),
         planned_batch=draw(st.sampled_from(["keep", "drop"])),
         kafka=None if flink else draw(KAFKAS),
+        keep=tuple(draw(st.lists(st.sampled_from(["owner", "permissions"]), max_size=2, unique=True))),
         waive=tuple(draw(st.lists(st.sampled_from(WAIVERS), max_size=2, unique=True))),
         flink=draw(flink_jobs(place)) if flink else None,
     )

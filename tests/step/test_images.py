@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import mmh3
@@ -12,6 +13,8 @@ from stateshift.errors import VerifyError
 from stateshift.formats.spark import state_files
 from stateshift.formats.spark.state_files import Record
 from stateshift.step import CompareImages
+from stateshift.step.images import LARGE_BYTES
+from stateshift.storage.memory import MemoryStorage
 from stateshift.survey import ShardFiles
 from stateshift.world import World
 from tests.support.steps import SOURCE, TARGET, Stage
@@ -98,3 +101,27 @@ def test_the_digest_is_the_sum_of_what_each_entry_hashes_to(stage: Stage) -> Non
     hashes = [mmh3.hash64(b"7 1 default" + key + value, signed=False) for key, value in entries]
     total = sum(high << 64 | low for low, high in hashes) % (1 << 128)
     assert COMPARE.run(world(stage))["operators"]["0"]["digest"] == f"{total:032x}"
+
+
+def test_large_files_are_not_read_where_their_storages_know_that_they_are_equal(stage: Stage) -> None:
+    big = b"x" * LARGE_BYTES
+    stage.give(SOURCE, a=big, b=big)
+    stage.give(TARGET, a=big, b=big[:-1] + b"y")
+    known = {"a": "crc:1", "b": "crc:2"}
+    read: list[str] = []
+
+    class Knowing(MemoryStorage):
+        def checksum(self, path: str) -> str | None:
+            return known[path] + (self.location if path == "b" else "")
+
+        def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
+            read.append(path)
+            return super().chunks(path, offset)
+
+    world = replace(stage.world, storage=lambda location: Knowing(stage.disk, location))
+    step = CompareImages("compare/0", "spark", SOURCE, TARGET, (), None, ("a",), {}, LARGE_BYTES)
+    assert step.run(world) == {"operators": {}, "by_checksum": 1} and read == []
+    with pytest.raises(VerifyError, match="b: the target does not hold the same bytes"):
+        replace(step, paths=("b",)).run(world)
+    read.clear()
+    assert "by_checksum" not in replace(step, size=10).run(world) and read == ["a", "a"]

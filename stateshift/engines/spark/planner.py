@@ -35,6 +35,7 @@ from stateshift.step import (
     CompareImages,
     CopyFiles,
     FenceSource,
+    KeepOwners,
     MoveFiles,
     Rename,
     StopJob,
@@ -98,7 +99,7 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         Phase("copy", tuple(copied.steps)),
         Phase("transform", (*_transforms(rewriting), *reshaping.steps, *_renamed(facts, reshaping, rewriting))),
         Phase("compare", tuple(_compares(job, facts, images, copied, reshaping))),
-        Phase("publish", tuple(_publish(spec, job, facts, images, reshaping)), ordered=True),
+        Phase("publish", (*_publish(spec, job, facts, images, reshaping), *_kept(job, facts)), ordered=True),
         *_start(job, facts, images),
     )
     return _plan(job, facts, phases, found)
@@ -303,6 +304,15 @@ def _published(
             copied.append(infos[path])
     for bundle in bundled(copied):
         yield CopyFiles(next(names), source, target, tuple(bundle))
+
+
+def _kept(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
+    """Last of all, when every file is there, and before a job may want to write beside them."""
+    owner, permissions = "owner" in job.keep, "permissions" in job.keep
+    moved = [(facts.source.location, facts.target.location)]
+    moved += [(a.location, b.location) for data, (a, b) in zip(job.data, facts.data, strict=True) if data.copy]
+    for number, (source, target) in enumerate(moved if job.keep else ()):
+        yield KeepOwners(f"publish/owners-{number}", source, target, owner, permissions)
 
 
 def _forked_id(image: Image, facts: Facts) -> str:

@@ -19,6 +19,9 @@ class Status:
     is_file: bool
     size: int
     modified: float
+    owner: str = ""
+    group: str = ""
+    mode: int = 0
 
 
 @dataclass(frozen=True)
@@ -78,4 +81,12 @@ class HdfsCalls(Protocol):
 
     def remaining(self) -> Remaining | None:
         """What the file system as a whole has left, None where that is not told."""
+        ...
+
+    def own(self, path: str, owner: str | None, group: str | None, mode: int | None) -> None:
+        """Owner, group and permissions; None stays."""
+        ...
+
+    def checksum(self, path: str) -> str | None:
+        """HDFS's own checksum of a file, with how it was made; None where it is not told."""
         ...

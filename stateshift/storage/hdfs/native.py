@@ -113,6 +113,16 @@ class NativeCalls:
         with _telling(self._location, path):
             self._client.set_times(path, round(modified * 1000), 0)
 
+    def own(self, path: str, owner: str | None, group: str | None, mode: int | None) -> None:
+        with _telling(self._location, path):
+            if mode is not None:
+                self._client.set_permission(path, mode)
+            if owner is not None or group is not None:
+                self._client.set_owner(path, owner, group)
+
+    def checksum(self, path: str) -> str | None:
+        return self._over_http(lambda web: web.checksum(path))
+
     def may_write(self, directory: str) -> bool | None:
         return self._over_http(lambda web: web.may_write(directory))
 
@@ -145,7 +155,10 @@ def _pieces(file: Any, offset: int, wanted: int) -> Iterator[bytes]:
 
 
 def _status(told: Any, path: str) -> Status:
-    return Status(path.rstrip("/").rpartition("/")[2], not told.isdir, told.length, told.modification_time / 1000)
+    return Status(
+        path.rstrip("/").rpartition("/")[2], not told.isdir, told.length, told.modification_time / 1000,
+        told.owner, told.group, told.permission,
+    )  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from stateshift.storage.hdfs.calls import HdfsCalls, Status
 from stateshift.storage.hdfs.room import may_write, narrowest
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import Writing, is_temporary, unique_temporary
-from stateshift.survey import FileInfo, Room
+from stateshift.survey import FileInfo, Owned, Room
 
 LISTINGS_AT_ONCE = 8
 # A file that is closed waits for its DataNode's report: the client asks the NameNode at once, mostly too early, and
@@ -44,7 +44,7 @@ class HdfsStorage:
 
     @property
     def traits(self) -> Traits:
-        return Traits(renames=True, keeps_times=True, at_once=FILES_AT_ONCE)
+        return Traits(renames=True, keeps_times=True, owners=True, at_once=FILES_AT_ONCE)
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         start = len(self._full("").rstrip("/")) + 1
@@ -133,6 +133,22 @@ class HdfsStorage:
 
     def writable(self, under: str = "") -> bool | None:
         return may_write(self._calls, self._full(under))
+
+    def owners(self) -> Iterator[Owned]:
+        top = self._full("")
+        start = len(top.rstrip("/")) + 1
+        found = self._calls.status(top)
+        if found is not None:
+            yield Owned("", found.owner, found.group, found.mode)
+        for path, one in _below(self._calls, top):
+            if not is_temporary(one.name):
+                yield Owned(path[start:], one.owner, one.group, one.mode)
+
+    def own(self, owned: Owned) -> None:
+        self._calls.own(self._full(owned.path), owned.owner, owned.group, owned.mode)
+
+    def checksum(self, path: str) -> str | None:
+        return self._calls.checksum(self._full(path))
 
     def _full(self, path: str) -> str:
         locations.check_path(path)

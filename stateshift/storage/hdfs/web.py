@@ -97,6 +97,22 @@ class WebCalls:
     def set_modified(self, path: str, modified: float) -> None:
         self._call("PUT", path, "SETTIMES", modificationtime=round(modified * 1000), accesstime=-1)
 
+    def own(self, path: str, owner: str | None, group: str | None, mode: int | None) -> None:
+        if mode is not None:
+            self._call("PUT", path, "SETPERMISSION", permission=f"{mode:o}")
+        named = {"owner": owner, "group": group}
+        if owner is not None or group is not None:
+            self._call("PUT", path, "SETOWNER", **{key: name for key, name in named.items() if name is not None})
+
+    def checksum(self, path: str) -> str | None:
+        """Of the checksums that the DataNodes keep of each block. The number of them in a block is part of it, and zero
+        in a file of one block, so that there the size of blocks does not matter."""
+        answer = self._call("GET", path, "GETFILECHECKSUM")
+        if answer.status_code == 307:
+            answer = self._data("GET", answer, path)
+        told = self._json(answer, path).get("FileChecksum")
+        return f"{told['algorithm']}:{told['bytes']}" if isinstance(told, dict) and told.get("bytes") else None
+
     def may_write(self, directory: str) -> bool | None:
         try:
             self._call("GET", directory, "CHECKACCESS", fsaction="-wx")
@@ -204,7 +220,10 @@ class _Counted:
 
 
 def _status(told: Any, name: str) -> Status:
-    return Status(name, told["type"] == "FILE", int(told["length"]), told["modificationTime"] / 1000)
+    return Status(
+        name, told["type"] == "FILE", int(told["length"]), told["modificationTime"] / 1000,
+        told["owner"], told["group"], int(told["permission"], 8),
+    )  # fmt: skip
 
 
 def _left(limit: Any, used: Any) -> int | None:

@@ -31,6 +31,7 @@ def of_move(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
         *_of_source(job, facts),
         *_of_target(job, facts),
         *_of_links(job, facts),
+        *_of_owners(job, facts),
         *_of_merges(job, facts),
         *_of_names(spec, job, facts),
         *_of_places(job, facts),
@@ -137,6 +138,14 @@ def _of_links(job: JobSpec, facts: Facts) -> Iterator[Finding]:
                 yield Finding("refuse", f"{one.location} and {other.location} {fact}: a link leads there",
                               hint=f"name another place: {quote(one.location)} is {quote(one.real or one.location)}, "
                               f"{quote(other.location)} is {quote(other.real or other.location)}")  # fmt: skip
+
+
+def _of_owners(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """What a store has no word for cannot be kept there."""
+    for survey in (facts.source, facts.target):
+        if job.keep and job.target is not None and not survey.traits.get("owners", True):
+            yield Finding("refuse", f"{survey.location} has no {' and no '.join(job.keep)} of files to keep",
+                          hint='leave out "keep"')  # fmt: skip
 
 
 def _of_merges(job: JobSpec, facts: Facts) -> Iterator[Finding]:
