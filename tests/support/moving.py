@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,9 @@ def spec(tmp_path: Path, source: str, target: str, **more: Any) -> str:
 
 
 def put(storage: Storage, case: str) -> None:
-    """A checkpoint that a real Spark wrote."""
-    write(storage, contents(NEWEST[case]))
+    """A checkpoint that a real Spark wrote, its files at once where each waits for a network."""
+    with ThreadPoolExecutor(storage.traits.at_once) as threads:
+        list(threads.map(lambda file: write(storage, dict([file])), contents(NEWEST[case]).items()))
 
 
 def there_and_back(

@@ -64,8 +64,8 @@ def endpoints_of(reading: Reading, source_files: list[str], offsets: tuple[Sourc
                          "(a stream that is joined with itself has one log), or its log is lost")  # fmt: skip
         elif kind == "file":
             _require_log(reading, index, offset, logs.get(index, []))
-            for path in sorted(logs.get(index, [])):
-                embedded += _places(reading, path)
+            for places in reading.each(sorted(logs.get(index, [])), _places):
+                embedded += places
     return Endpoints(tuple(endpoints), tuple(embedded))
 
 

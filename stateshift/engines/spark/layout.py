@@ -61,8 +61,8 @@ def fence_paths(epoch: int, planned: int | None) -> tuple[str, ...]:
 
 
 def first_read(epoch: int, planned: int | None = None) -> tuple[str, ...]:
-    """The files Spark looks for first, in the order they are published. The commit is last: offsets without their
-    commit are a batch to be run again, a commit without its offsets is corruption."""
+    """The files Spark looks for first. The commit is published after all the others: offsets without their commit are
+    a batch to be run again, a commit without its offsets is corruption."""
     offsets = tuple(offset_path(b) for b in (epoch - 1, epoch) if b >= 0)
     further = (offset_path(planned),) if planned is not None and planned > epoch else ()
     return (METADATA, *offsets, *further, commit_path(epoch))

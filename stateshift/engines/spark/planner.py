@@ -4,7 +4,7 @@
     copy   what the chosen batches need and nothing newer, and the data that moves along, in bundles
     transform   files that name absolute places, rewritten; and state, where more is asked for than a copy
     compare     entries of every shard; everything else byte for byte
-    publish     in order: the name index, each query's id and offsets, and last of all the commits
+    publish     in order: the name index, ids and offsets of all queries, and last of all the commits
     submit, confirm
 
 A job that still runs gets a halt plan and, provisionally, the move plan of what is there now.
@@ -267,7 +267,8 @@ def _compares(
 def _publish(
     spec: Spec, job: JobSpec, facts: Facts, images: tuple[Image, ...], reshaping: Reshaping
 ) -> Iterator[AnyStep]:
-    """The name index, then ids and offsets of every query, and only then the commits."""
+    """The name index, then ids and offsets of every query, and only then the commits. What is copied as it is goes
+    together: on HDFS a small file is mostly waited for."""
     yield from _index_step(spec, job, facts)
     firsts = [
         (image, layout.under(image.path, path))
@@ -277,19 +278,32 @@ def _publish(
     ]
     commits = [(i, path) for i, path in firsts if path == layout.under(i.path, layout.commit_path(i.epoch or 0))]
     others = [pair for pair in firsts if pair not in commits]
+    names = (f"publish/{number}" for number in itertools.count())
+    yield from _published(names, job, facts, others, reshaping)
+    yield from _published(names, job, facts, commits, reshaping)
+
+
+def _published(
+    names: Iterator[str], job: JobSpec, facts: Facts, firsts: list[tuple[Image, str]], reshaping: Reshaping
+) -> Iterator[AnyStep]:
+    """Files of which none has to be there before another."""
     infos = {file.path: file for survey in (facts.source, *facts.merges) for file in survey.files}
-    for number, (image, path) in enumerate(others + commits):
-        name = f"publish/{number}"
+    source, target = facts.source.location, facts.target.location
+    copied = []
+    for image, path in firsts:
         if job.mode == "fork" and path == layout.under(image.path, layout.METADATA):
             content = json.dumps({"id": _forked_id(image, facts)}, separators=(",", ":"))
-            yield WriteFile.of(name, facts.target.location, path, content.encode())
+            yield WriteFile.of(next(names), target, path, content.encode())
         elif path in reshaping.logs:
             change = reshaping.logs[path]
-            source, target = change.source or facts.source.location, facts.target.location
             inputs = change.inputs or (infos[path],)
-            yield TransformShard(name, change.transform, change.options, source, inputs, target, (change.path,))
+            yield TransformShard(
+                next(names), change.transform, change.options, change.source or source, inputs, target, (change.path,)
+            )
         else:
-            yield CopyFiles(name, facts.source.location, facts.target.location, (infos[path],))
+            copied.append(infos[path])
+    for bundle in bundled(copied):
+        yield CopyFiles(next(names), source, target, tuple(bundle))
 
 
 def _kept(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:

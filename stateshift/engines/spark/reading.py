@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from shlex import quote
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding
 
 SMALL = 64 * 1024 * 1024
+LOOKS_AT_ONCE = 16  # each holds a chunk of its file
 
 T = TypeVar("T")
 
@@ -51,6 +53,18 @@ class Reading:
         except FormatError as error:
             self.warn(f"{self.path(path)} is damaged: {error.fact}; a restart does without it", path, error.offset)
         return None
+
+    def each(self, paths: Sequence[str], look: Callable[[Reading, str], T]) -> list[T]:
+        """`look` at every one, several at once where each waits for a network: the job may be down meanwhile. Results
+        and findings come in the order of the paths."""
+        at_once = min(len(paths), self.storage.traits.at_once, LOOKS_AT_ONCE)
+        if at_once <= 1:
+            return [look(self, path) for path in paths]
+        own = [Reading(self.storage, self.prefix) for _ in paths]
+        with ThreadPoolExecutor(at_once, thread_name_prefix="look") as threads:
+            looked = list(threads.map(look, own, paths))
+        self.findings += [finding for one in own for finding in one.findings]
+        return looked
 
     def vanished(self, path: str) -> None:
         """A listed file that is not there when it is read: the job tidies up, or somebody behind its back."""

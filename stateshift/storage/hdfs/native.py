@@ -1,7 +1,9 @@
 """HDFS over Hadoop's own RPC and data transfer, with `hdfs-native`: a client in Rust, without a JVM.
 
-It finds nameservices, retries NameNodes and fails over by itself, from the same configuration files. Its errors are
-Python's own where it knows one, else RuntimeErrors that name Hadoop's exception in their text.
+It finds nameservices, asks their NameNodes and fails over by itself, from the same configuration files; but for what
+they say otherwise, it gives up after a few seconds, as `Retrying` tries again and can be interrupted: its own patience
+is Hadoop's, some minutes for each call. Its errors are Python's own where it knows one, else RuntimeErrors that name
+Hadoop's exception in their text.
 """
 
 from __future__ import annotations
@@ -22,6 +24,15 @@ T = TypeVar("T")
 # As its RuntimeErrors tell an answer of the NameNode's; what follows the first line is the server's stack.
 _ANSWER: Final = re.compile(r'RPCError\("(?:[\w]+\.)*(?:\w+\$)?(\w+)", "(.*?)(?:\\n|"\)$|$)')
 
+SMALL: Final = 256 * 1024  # bytes
+
+# Without: 15 attempts, half a second to 15 apart (HdfsClientConfigKeys.Failover, Hadoop 3.4).
+_PATIENCE: Final = {
+    "dfs.client.failover.max.attempts": "3",
+    "dfs.client.failover.sleep.base.millis": "200",
+    "dfs.client.failover.sleep.max.millis": "2000",
+}
+
 
 class NativeCalls:
     """`web` opens the way over HTTP, for the questions that the client does not have."""
@@ -36,8 +47,9 @@ class NativeCalls:
     def connect(cls, authority: str, conf: HadoopConf, location: str, web: Callable[[], HdfsCalls]) -> NativeCalls:
         import hdfs_native
 
+        patience = {key: value for key, value in _PATIENCE.items() if not conf.get(key)}
         with _telling(location, ""):
-            return cls(hdfs_native.Client(f"hdfs://{authority}", config_dir=conf.place), location, web)
+            return cls(hdfs_native.Client(f"hdfs://{authority}", patience, config_dir=conf.place), location, web)
 
     def status(self, path: str) -> Status | None:
         try:
@@ -57,7 +69,7 @@ class NativeCalls:
             file = self._client.read(path)
             left = max(0, len(file) - offset)
             wanted = left if length is None else min(left, length)
-            pieces = iter(file.read_range_stream(offset, wanted)) if wanted else iter(())
+            pieces = _pieces(file, offset, wanted)
         came = 0
         while True:
             with _telling(self._location, path):
@@ -133,6 +145,13 @@ class NativeCalls:
         except StorageError:
             self._web = None
             return None
+
+
+def _pieces(file: Any, offset: int, wanted: int) -> Iterator[bytes]:
+    """A small file, as most of a checkpoint are, in one call; of a large one as it comes."""
+    if not wanted:
+        return iter(())
+    return iter((file.read_range(offset, wanted),) if wanted <= SMALL else file.read_range_stream(offset, wanted))
 
 
 def _status(told: Any, path: str) -> Status:

@@ -10,11 +10,11 @@ from tests.support.checkpoints import Checkpoint
 from tests.support.ground import surveyed
 
 
-def image_of(checkpoint: Checkpoint, left_out: str | None = None, **more: bytes) -> Image:
+def image_of(checkpoint: Checkpoint, left_out: str | None = None, at_once: int = 1, **more: bytes) -> Image:
     from stateshift.storage.memory import MemoryDisk
     from tests.support.checkpoints import put
 
-    storage = MemoryDisk().open("file:///c")
+    storage = MemoryDisk(at_once=at_once).open("file:///c")
     for path, content in {**checkpoint.files(), **more}.items():
         if path != left_out:
             put(storage, path, content)
@@ -53,6 +53,15 @@ def test_a_file_sources_places_are_decoded_and_counted_per_log() -> None:
     assert image.embedded == tuple(
         EmbeddedPath(f"sources/0/{batch}", "hdfs://nn/in % é", 1, "source") for batch in range(3)
     )
+
+
+def test_logs_that_are_looked_at_several_at_once_are_told_in_their_order() -> None:
+    checkpoint = Checkpoint(batches=40, inputs="hdfs://nn/in")
+    damaged = {f"sources/0/{number}": b"v1\n{" for number in (7, 30, 8)}
+    image = image_of(checkpoint, at_once=16, **damaged)
+    assert image == image_of(checkpoint, **damaged)
+    assert len(image.embedded) == 37
+    assert [finding.path for finding in image.findings] == ["sources/0/30", "sources/0/7", "sources/0/8"]
 
 
 def test_a_hole_in_a_source_log_is_refused_and_no_epoch_works() -> None:
