@@ -50,10 +50,17 @@ def write(folder: Path, number: int) -> None:
 
 
 def write_last(folder: Path, number: int) -> None:
+    for name, records in last(number).items():
+        _write_whole(folder / name / f"{number:04}.json", records)
+
+
+def last(number: int) -> dict[str, list[dict[str, Any]]]:
     """An hour later one more order and one more payment, which have nothing to do with each other."""
     at = _text(START + timedelta(seconds=number * SECONDS_PER_FILE, hours=1))
-    _write_whole(folder / "payments" / f"{number:04}.json", [{"order": "nobody's", "paid": 0, "at": at}])
-    _write_whole(folder / "orders" / f"{number:04}.json", [{"order": "last", "shop": "none", "amount": 0, "at": at}])
+    return {
+        "payments": [{"order": "nobody's", "paid": 0, "at": at}],
+        "orders": [{"order": "last", "shop": "none", "amount": 0, "at": at}],
+    }
 
 
 def _ordered_at(number: int, i: int) -> datetime:

@@ -1,10 +1,12 @@
-"""Spark jobs behind Apache Livy: a job is a batch, and its tag the batch's name, which Livy gives to one at a time.
+"""Spark jobs behind Apache Livy: a job is a batch, and its tag is in the batch's name, which Livy gives to one at a
+time: TAG@PLACE. The place is a digest of the location, by which any run finds the job that has its checkpoint there.
 
     options      url, auth (none, basic, kerberos), user, password_file, ca_file, request_seconds, settle_seconds,
                  conf, proxy_user, graceful_seconds, state_dir
     submission   application (needed: a file that the cluster can read), class, arguments, conf, py_files, jars, files,
                  and Livy's own queue, driver_memory, driver_cores, executor_memory, executor_cores, num_executors
-    stopping     batch (an id) or batch_name, of a job that we did not submit; graceful_seconds
+    stopping     batch (an id) or batch_name, of a job that we did not submit, else it has the job's name;
+                 graceful_seconds
 
 The image's location is handed over as `spark.stateshift.checkpoint`, which `stateshift.job` reads, beside
 `spark.stateshift.job` and `.tag`; and wherever `{checkpoint}`, `{job}` or `{tag}` stands in an argument (IS-6).
@@ -17,6 +19,7 @@ we know of and it does not is `unknown`.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
@@ -130,7 +133,7 @@ class Livy:
 
         def look() -> JobStatus | None:
             over = time.time() >= settled
-            found = _named(calls, tag)
+            found = _tagged(calls, tag)
             return _status(found[-1]) if found else JobStatus(JobState.ABSENT) if over else None
 
         found = wait_for(look, max(0.0, settled - time.time()) + 1.0, self.interrupt)
@@ -156,7 +159,7 @@ class Livy:
         try:
             id = calls.create(body).id
         except Refused as refused:
-            taken = _named(calls, submission.tag) if refused.status == 400 else []
+            taken = _tagged(calls, submission.tag) if refused.status == 400 else []
             if not taken:
                 raise
             id = taken[-1].id  # somebody was first: the name is the tag
@@ -184,11 +187,17 @@ class Livy:
         return last_lines(redact("\n".join(lines), os.environ), lines_max)
 
     def _source(self, request: StopRequest) -> Batch | None:
-        """A batch that somebody else submitted: by its id, else by its name, else by the job's; one that is alive."""
+        """One that is alive, if there is: by the id or the name that the spec gives it; else what any run of ours has
+        submitted for this location, or somebody else under the job's name."""
         asked, calls = self._stopping.asked(request), self._calls(None)
         if "batch" in asked:
             return calls.batch(int(asked["batch"]))
-        found = _named(calls, asked.get("batch_name", request.job))
+        name, ours = asked.get("batch_name"), f"@{_place(request.location)}"
+        found = [
+            batch
+            for batch in calls.batches()
+            if (batch.name == name if name else batch.name == request.job or (batch.name or "").endswith(ours))
+        ]
         alive = [batch for batch in found if batch.state.alive]
         return next(iter([*alive[-1:], *found[-1:]]), None)
 
@@ -196,7 +205,7 @@ class Livy:
         conf = {**texts(self.options.get("conf")), **texts(given.get("conf"))}
         return {
             "file": given["application"],
-            "name": submission.tag,
+            "name": f"{submission.tag}@{_place(submission.location)}",
             "args": [filled(str(argument), submission) for argument in given.get("arguments", ())],
             "conf": {**conf, **handed_over(submission)},
             **({"proxyUser": self.options["proxy_user"]} if "proxy_user" in self.options else {}),
@@ -217,8 +226,13 @@ class Livy:
         return LivyCalls(self.name, str((record or {}).get("url") or self.options["url"]), self.options)
 
 
-def _named(calls: LivyCalls, name: str) -> list[Batch]:
-    return [batch for batch in calls.batches() if batch.name == name]
+def _tagged(calls: LivyCalls, tag: str) -> list[Batch]:
+    return [batch for batch in calls.batches() if batch.name is not None and batch.name.rpartition("@")[0] == tag]
+
+
+def _place(location: str) -> str:
+    """What stands for a location in a name: Livy tells nothing else of a batch that we gave it."""
+    return hashlib.sha256(location.rstrip("/").encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _of_id(calls: LivyCalls, id: int, stopped: bool) -> JobStatus:

@@ -86,7 +86,9 @@ class Cluster(Protocol):
     def find(self, tag: str) -> JobStatus: ...
 
     def find_source(self, request: StopRequest) -> JobStatus:
-        """The state of a running job that we may not have submitted ourselves."""
+        """The state of a running job that we may not have submitted ourselves, or in another run: of the one whose
+        image is at the request's location, as far as the cluster can tell. After a move within one cluster, the job of
+        the same name that runs over the target is not it."""
         ...
 
     def submit(self, submission: Submission) -> str:

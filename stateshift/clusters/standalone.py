@@ -14,7 +14,8 @@ The image's location is handed over as `spark.stateshift.checkpoint`, which `sta
 The master gives each submission a new id, and does not know tags. So what is begun is written down first (`noted`),
 and where the answer was lost the driver is looked for by a digest of the tag in its launch command, which its worker
 shows. Until `settle_seconds` later it may still appear: `find` waits for that long before it says `absent`; and while a
-driver that may be ours waits for a worker, nobody can tell: `unknown`.
+driver that may be ours waits for a worker, nobody can tell: `unknown`. The launch command has a digest of the location
+as well, by which any run finds the job that has its checkpoint there; a job that somebody else submitted has its name.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,7 @@ _JAVA_OPTIONS = " ".join(
 )
 # What a worker puts its own copy of the application in place of.
 _COPY = "{{USER_JAR}}"
+_PLACE = "-Dspark.stateshift.place="
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ class Standalone:
         record = self._notes.read(tag)
         calls = self._calls(record)
         if record is None:
-            return _seen(_first(calls, calls.drivers(active=True), _mark(tag))[0])
+            return _seen(_first(calls, calls.drivers(active=True), _has(_mark(tag)))[0])
         if record.get("id") is not None:
             return _of_id(calls, str(record["id"]), bool(record.get("stopped")))
         begun = float(record["begun"])
@@ -118,7 +120,7 @@ class Standalone:
         def look() -> JobStatus | None:
             over = time.time() >= settled
             recent = [one for one in calls.drivers() if one.submitted >= begun - _CLOCKS_APART_SECONDS]
-            found, unseen = _first(calls, recent, _mark(tag))
+            found, unseen = _first(calls, recent, _has(_mark(tag)))
             if found is not None:
                 self._notes.add(tag, id=found.id)
                 return _status(found)
@@ -136,8 +138,9 @@ class Standalone:
         if "driver" in asked:
             driver = calls.driver(str(asked["driver"]))
             return JobStatus(JobState.ABSENT) if driver is None else _status(driver)
-        name = str(asked.get("app_name", request.job))
-        return _seen(_first(calls, calls.drivers(active=True), f'"-Dspark.app.name={name}"')[0])
+        name = asked.get("app_name")
+        wanted = _has(_named(str(name))) if name else _is_source(request)
+        return _seen(_first(calls, calls.drivers(active=True), wanted)[0])
 
     def submit(self, submission: Submission) -> str:
         given = read_options(submission.options, SUBMIT_OPTIONS, "/submit")
@@ -216,6 +219,7 @@ class Standalone:
             **handed_over(submission),
             "spark.submit.deployMode": "cluster",
             "spark.stateshift.submission": _digest(submission.tag),
+            "spark.stateshift.place": _digest(submission.location.rstrip("/")),
         }
 
     @property
@@ -235,24 +239,40 @@ class Standalone:
         return StandaloneCalls(self.name, url, options)
 
 
-def _digest(tag: str) -> str:
-    """What stands for the tag in a launch command: Spark hides settings in which it sees the word `secret` or `token`,
-    and a tag may have one."""
-    return hashlib.sha256(tag.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+def _digest(text: str) -> str:
+    """What stands for a tag or a location in a launch command: Spark hides settings in which it sees the word `secret`
+    or `token`, and either may have one."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _mark(tag: str) -> str:
     return f'"-Dspark.stateshift.submission={_digest(tag)}"'
 
 
-def _first(calls: StandaloneCalls, drivers: list[Driver], mark: str) -> tuple[Driver | None, list[str]]:
-    """The newest driver whose launch command has this in it; and the ids of those before it that do not show theirs."""
+def _has(mark: str) -> Callable[[str], bool]:
+    return lambda command: mark in command
+
+
+def _is_source(request: StopRequest) -> Callable[[str], bool]:
+    """Whether any run of ours submitted the driver for this location, or somebody else under the job's name."""
+    here, named = f'"{_PLACE}{_digest(request.location.rstrip("/"))}"', _named(request.job)
+    return lambda command: here in command or (named in command and _PLACE not in command)
+
+
+def _named(name: str) -> str:
+    return f'"-Dspark.app.name={name}"'
+
+
+def _first(
+    calls: StandaloneCalls, drivers: list[Driver], wanted: Callable[[str], bool]
+) -> tuple[Driver | None, list[str]]:
+    """The newest driver whose launch command is such a one; and the ids of those before it that do not show theirs."""
     unseen = []
     for driver in drivers:
         command = calls.launch_command(driver)
         if command is None:
             unseen.append(driver.id)
-        elif mark in command:
+        elif wanted(command):
             return driver, unseen
     return None, unseen
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.acceptance.shop import APPLICATION, OPERATORS, Shop
-from tests.acceptance.support import Ran, content_of, end_jobs, stateshift, wait_until
+from tests.acceptance.shop import OPERATORS, Shop
+from tests.acceptance.support import ROOT, Ran, content_of, end_jobs, stateshift, wait_until
+from tests.support.examples import example
 
 pytestmark = pytest.mark.spark
 
@@ -29,42 +29,24 @@ def committed(location: Path, epoch: int = 0) -> bool:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
-    yield Shop(tmp_path)
+    yield Shop(tmp_path, "moved")
     end_jobs(tmp_path, ("here", "there"))
 
 
-def spec(folder: Path, name: str, **more: Any) -> Path:
-    """The demo's two specs in one: `restart` says which; beside the job there is another one that nobody asked for."""
-    submit = {
-        "application": str(APPLICATION),
-        "arguments": Shop(folder).arguments,
-        "seconds_max": 120,
-    }
-    cluster = {
-        "kind": "spark_submit",
-        "master": "local[2]",
-        "conf": {"spark.ui.enabled": "false"},
-        "state_dir": str(folder / "jobs"),
-    }
-    path = folder / f"{name}.json"
-    moved = {
-        "checkpoint_location": str(folder / "here"),
-        "operators": list(OPERATORS),
-        "source_cluster": "local",
-        "target_cluster": "local",
-        "submit": submit,
-        "waive": ["paths-stay"],
-    }
-    other = {"checkpoint_location": str(folder / "other"), "remote_location": str(folder / "other-target")}
-    moved |= {"remote_location": str(folder / "there")} if more.get("restart", True) else {}
-    jobs = {"shop": moved, "other": other}
-    path.write_text(json.dumps({"version": 1, "clusters": {"local": cluster}, "jobs": jobs, **more}, indent=1))
-    return path
-
-
-def apply(folder: Path, name: str, **more: Any) -> Ran:
-    given = ("--yes", "--json", "--job", "shop", "--workdir", folder / "runs" / name)
-    return stateshift("apply", spec(folder, name, **more), *given, cwd=folder)
+def apply(folder: Path, name: str) -> Ran:
+    """One of the demo's two specs; beside the job there is another one that nobody asked for."""
+    path = example(name, folder)
+    plain = json.loads(path.read_text())
+    plain["jobs"].append(
+        {
+            "name": "other",
+            "checkpoint_location": str(folder / "other"),
+            "remote_location": str(folder / "other-target"),
+        }
+    )
+    path.write_text(json.dumps(plain))
+    given = ("--yes", "--json", "--job", "demo", "--workdir", folder / "runs" / name)
+    return stateshift("apply", path, *given, cwd=ROOT, env={"DEMO_DIR": str(folder)})
 
 
 @pytest.mark.row("IS-3")
@@ -76,11 +58,11 @@ def test_a_running_job_moves_and_counts_on_as_if_it_had_not(shop: Shop, tmp_path
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "metadata").write_text('{"id":"not asked for"}')
     shop.feed(0, 20)
-    apply(tmp_path, "first", restart=False)
+    apply(tmp_path, "first.json")
     _until(lambda: committed(here), "the job has not started", tmp_path)
     shop.feed(20, 30)  # ends in the middle of a minute, with orders that are still to be paid
 
-    report = apply(tmp_path, "move").json
+    report = apply(tmp_path, "move.json").json
     assert report["state"] == "finished"
     assert report["report"]["downtime_seconds"] > 0
     assert committed(there), "apply came back before the target job had committed a batch"

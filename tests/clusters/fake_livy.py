@@ -17,7 +17,7 @@ from tests.clusters.faulty_server import StandIn
 
 @dataclass
 class FakeLivy(StandIn):
-    started: Counter[str] = field(default_factory=Counter)
+    started: Counter[str] = field(default_factory=Counter)  # by tag
     batches: dict[int, dict[str, Any]] = field(default_factory=dict)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -48,13 +48,13 @@ class FakeLivy(StandIn):
             return 400, {"msg": f"Duplicate session name: Some({body['name']}) for session 9"}
         id = len(self.bodies)
         self.bodies.append(body)
-        self.started[body["name"]] += 1
+        self.started[body["name"].partition("@")[0]] += 1
         self.batches[id] = {"id": id, "name": body["name"], "state": "running", "appId": None, "log": []}
         return 201, self.batches[id]
 
-    def set_state(self, name: str, state: str) -> None:
+    def set_state(self, tag: str, state: str) -> None:
         with self.lock:
-            next(batch for batch in self.batches.values() if batch["name"] == name)["state"] = state
+            next(batch for batch in self.batches.values() if batch["name"].startswith(f"{tag}@"))["state"] = state
 
     def forget(self) -> None:
         with self.lock:

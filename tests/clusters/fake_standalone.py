@@ -65,7 +65,7 @@ class FakeStandalone(StandIn):
     def _create(self, body: dict[str, Any]) -> dict[str, Any]:
         id = f"driver-{len(self.bodies)}"
         self.bodies.append(body)
-        self.started[body["sparkProperties"]["spark.stateshift.tag"]] += 1
+        self.started[body["sparkProperties"].get("spark.stateshift.tag", "")] += 1
         state, worker = ("RUNNING", "worker-1") if self.launches else ("SUBMITTED", "None")
         begun = str(int(1000 * time.time()))
         self.drivers[id] = {"id": id, "starttime": begun, "state": state, "worker": worker, "mainclass": "x"}

@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def test_the_location_is_handed_over_by_settings_and_by_arguments(server: FakeLi
     assert server.bodies == [
         {
             "file": "hdfs://shop/orders.py",
-            "name": "run-1.orders",
+            "name": f"run-1.orders@{sha256(b'hdfs://shop/ck/orders').hexdigest()[:16]}",
             "args": ["--checkpoint", "hdfs://shop/ck/orders", "7"],
             "conf": {
                 "spark.x": "true",
@@ -104,15 +105,29 @@ def test_the_location_is_handed_over_by_settings_and_by_arguments(server: FakeLi
 
 
 def test_a_batch_of_somebody_else_is_found_by_its_id_or_name_and_stopped(server: FakeLivy, tmp_path: Path) -> None:
-    others = cluster(server, tmp_path / "others")
     for name in ("orders-prod", "orders"):
-        others.submit(replace(ORDERS, tag=name))
+        server.answer("POST", "/batches", {}, {"name": name})
     livy = cluster(server, tmp_path)
     found = [livy.find_source(request(**options)).id for options in ({}, {"batch": 0}, {"batch_name": "orders-prod"})]
     assert found == ["1", "0", "0"]
     assert livy.find_source(request(batch_name="nobody")).state is JobState.ABSENT
     assert not livy.stop(request(batch=0)).state.alive
     assert [batch["name"] for batch in server.batches.values()] == ["orders"]
+
+
+def test_what_another_run_submitted_is_found_by_its_location_and_not_for_another(
+    server: FakeLivy, tmp_path: Path
+) -> None:
+    others = cluster(server, tmp_path / "others")
+    moved = replace(ORDERS, tag="run-2.orders", location="hdfs://shop/ck/moved")
+    ids = [others.submit(one) for one in (ORDERS, moved)]
+    livy = cluster(server, tmp_path)
+    assert [livy.find_source(StopRequest("orders", one.location)).id for one in (ORDERS, moved)] == ids
+    assert livy.find_source(StopRequest("orders", "hdfs://shop/ck/else")).state is JobState.ABSENT
+    assert livy.find_source(StopRequest("renamed", f"{ORDERS.location}/")).state is JobState.RUNNING
+    assert not livy.stop(request()).state.alive
+    assert livy.find_source(request()).state is JobState.ABSENT  # the other one goes on
+    assert others.find(moved.tag).state is JobState.RUNNING
 
 
 def test_many_batches_are_looked_through_page_by_page(server: FakeLivy, tmp_path: Path) -> None:

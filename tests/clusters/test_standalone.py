@@ -153,9 +153,8 @@ def test_a_jar_needs_its_class(server: FakeStandalone, tmp_path: Path) -> None:
 def test_a_driver_of_somebody_else_is_found_by_its_id_or_name_and_stopped(
     server: FakeStandalone, tmp_path: Path
 ) -> None:
-    others = cluster(server, tmp_path / "others")
     for name in ("orders-prod", "orders"):
-        others.submit(replace(ORDERS, tag=f"x.{name}", job=name))
+        server.answer("POST", "/v1/submissions/create", {}, {"sparkProperties": {"spark.app.name": name}})
     standalone = cluster(server, tmp_path)
     wanted: list[dict[str, str]] = [{}, {"driver": "driver-0"}, {"app_name": "orders-prod"}]
     found = [standalone.find_source(request(**options)).id for options in wanted]
@@ -163,6 +162,21 @@ def test_a_driver_of_somebody_else_is_found_by_its_id_or_name_and_stopped(
     assert standalone.find_source(request(app_name="nobody")).state is JobState.ABSENT
     assert not standalone.stop(request(driver="driver-0", graceful_seconds=0.1)).state.alive
     assert standalone.find_source(request()).state is JobState.RUNNING
+
+
+def test_what_another_run_submitted_is_found_by_its_location_and_not_for_another(
+    server: FakeStandalone, tmp_path: Path
+) -> None:
+    others = cluster(server, tmp_path / "others")
+    moved = replace(ORDERS, tag="run-2.orders", location="hdfs://shop/ck/moved")
+    ids = [others.submit(one) for one in (ORDERS, moved)]
+    standalone = cluster(server, tmp_path)
+    assert [standalone.find_source(StopRequest("orders", one.location)).id for one in (ORDERS, moved)] == ids
+    assert standalone.find_source(StopRequest("orders", "hdfs://shop/ck/else")).state is JobState.ABSENT
+    assert standalone.find_source(StopRequest("renamed", f"{ORDERS.location}/")).state is JobState.RUNNING
+    assert not standalone.stop(request(graceful_seconds=0.1)).state.alive
+    assert standalone.find_source(request()).state is JobState.ABSENT  # the other one goes on
+    assert others.find(moved.tag).state is JobState.RUNNING
 
 
 def test_another_connection_overrides_the_clusters_and_is_remembered(server: FakeStandalone, tmp_path: Path) -> None:

@@ -5,9 +5,6 @@ record.
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,13 +15,12 @@ import pytest
 
 from stateshift.formats.marks import fence_owner
 from stateshift.formats.uid import directory_name
-from stateshift.journal import StepStarted
-from stateshift.journal.lines import decode_records
 from stateshift.storage.hdfs.opening import open_hdfs
 from stateshift.storage.protocol import Storage
 from tests.acceptance.shop import OPERATORS, Shop
-from tests.acceptance.support import ROOT, environment, stateshift
+from tests.acceptance.support import ROOT, stateshift
 from tests.support.checkpoints import Checkpoint, held
+from tests.support.moving import killed_at
 from tests.support.servers import Servers, group
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
@@ -87,16 +83,7 @@ class Ground:
         assert self.shop.recognise() == self.shop.expected(40)
 
     def killed(self, words: tuple[str, ...], workdir: Path, step: str) -> None:
-        """Run the command line, and kill it as soon as its journal says that a step of this name has begun."""
-        run = subprocess.Popen(
-            [sys.executable, "-m", "stateshift", *words], cwd=ROOT, env={**environment(), **self.environment},
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        while run.poll() is None and not has_begun(workdir, step):
-            time.sleep(0.005)
-        run.send_signal(signal.SIGKILL)
-        _, told = run.communicate()
-        assert run.returncode == -signal.SIGKILL, f"ended with {run.returncode} before {step}\n{told[-3000:]}"
+        killed_at(step, words, workdir, self.environment)
 
     def until(self, done: Any, otherwise: str) -> None:
         last = time.monotonic() + SECONDS_MAX
@@ -113,15 +100,6 @@ class Ground:
         """Whatever of it still runs, asked as a person would."""
         for location in (self.here, self.there):
             open_hdfs(location, self.environment).write("_stateshift/stop", lambda: iter((b"",)))
-
-
-def has_begun(workdir: Path, step: str) -> bool:
-    """A line that is being written does not count yet."""
-    journal = workdir / "journal"
-    if not journal.exists():
-        return False
-    records, _ = decode_records(journal.read_bytes())
-    return any(isinstance(one, StepStarted) and one.step.startswith(step) for one in records)
 
 
 def committed(storage: Storage) -> bool:

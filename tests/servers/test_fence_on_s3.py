@@ -23,11 +23,6 @@ from tests.support.servers import Servers, Unavailable, downloads, group
 
 pytestmark = pytest.mark.servers
 
-PROVIDERS = {
-    "3.5": "com.amazonaws.auth.EnvironmentVariableCredentialsProvider",
-    "4.3": "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider",
-}
-
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
@@ -57,7 +52,7 @@ def job(version: str, location: str, environment: dict[str, str]) -> Job:
         "endpoint.region": environment["AWS_DEFAULT_REGION"],
         "path.style.access": "true",
         "connection.ssl.enabled": "false",
-        "aws.credentials.provider": PROVIDERS[version],
+        "aws.credentials.provider": s3.PROVIDERS[version],
     }
     settings = {f"spark.hadoop.fs.s3a.{key}": value for key, value in hadoop.items()}
     return Job(version, location, {**settings, "spark.jars": ",".join(map(str, jars))}, environment)

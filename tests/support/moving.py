@@ -1,27 +1,32 @@
-"""A checkpoint that goes from one place to another by the command line, and is taken back."""
+"""A checkpoint that goes from one place to another by the command line, and is taken back; the command line, killed."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from stateshift.journal import StepStarted
+from stateshift.journal.lines import decode_records
 from stateshift.storage.protocol import Storage
+from tests.acceptance.support import ROOT, environment
 from tests.look.golden_images import NEWEST, contents, write
 
 CASES = ["window-hdfs", "window-rocksdb"]
 
 
-def said(environment: Mapping[str, str], *words: str, code: int = 0) -> Any:
+def said(more: Mapping[str, str], *words: str, code: int = 0) -> Any:
     """What the command line answers, as JSON."""
     run = subprocess.run(
         [sys.executable, "-m", "stateshift", *words, "--json"],
-        env={**os.environ, **environment}, capture_output=True, text=True, check=False, timeout=300,
+        env={**os.environ, **more}, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert run.returncode == code, run.stdout[-2000:] + run.stderr[-2000:]
     return json.loads(run.stdout)
@@ -57,3 +62,25 @@ def there_and_back(
     assert said(environment, "rollback", workdir, "--yes")["state"] == "rolled-back"
     assert {info.path: storage.read(info.path) for info in storage.list()} == before
     assert list(opening(target).list()) == []
+
+
+def killed_at(step: str, words: tuple[str, ...], workdir: Path, more: Mapping[str, str]) -> None:
+    """Run the command line, and kill it as soon as its journal says that a step of this name has begun."""
+    run = subprocess.Popen(
+        [sys.executable, "-m", "stateshift", *words], cwd=ROOT, env={**environment(), **more},
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while run.poll() is None and not _has_begun(workdir, step):
+        time.sleep(0.005)
+    run.send_signal(signal.SIGKILL)
+    _, told = run.communicate()
+    assert run.returncode == -signal.SIGKILL, f"ended with {run.returncode} before {step}\n{told[-3000:]}"
+
+
+def _has_begun(workdir: Path, step: str) -> bool:
+    """A line that is being written does not count yet."""
+    journal = workdir / "journal"
+    if not journal.exists():
+        return False
+    records, _ = decode_records(journal.read_bytes())
+    return any(isinstance(one, StepStarted) and one.step.startswith(step) for one in records)

@@ -1,0 +1,91 @@
+"""The examples that need no server are carried out here; each of the others has a test that does it, where its servers
+are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from stateshift.formats import uid
+from stateshift.storage.local import LocalStorage
+from tests.support.checkpoints import Checkpoint, held, put
+from tests.support.examples import FOLDER, example
+from tests.support.moving import said
+
+TESTS = Path(__file__).parent
+RUN_BY = {
+    "first.json": "acceptance/test_move.py",
+    "move.json": "acceptance/test_move.py",
+    "cluster-first.json": "servers/test_cluster_moves.py",
+    "cluster-move.json": "servers/test_cluster_moves.py",
+    "cluster-split.json": "servers/test_cluster_moves.py",
+    "cluster-merge.json": "servers/test_cluster_moves.py",
+    "algorithm-5.json": "servers/test_cluster_moves.py",
+    "merge.json": "test_examples.py",
+    "data.json": "test_examples.py",
+    "workflow.json": "servers/test_examples.py",
+    "command.json": "servers/test_examples.py",
+    "fork.json": "servers/test_examples.py",
+    "transform.json": "servers/test_examples.py",
+    "infore-spark.json": "servers/test_examples.py",
+    "livy.json": "servers/test_scenes.py",
+    "standalone.json": "servers/test_scenes.py",
+    "kafka-to-s3.json": "servers/test_scenes.py",
+    "infore-flink.json": "test_examples.py",
+}
+
+
+def test_every_example_is_run_by_a_test() -> None:
+    assert sorted(RUN_BY) == sorted(path.name for path in FOLDER.glob("*.json"))
+    for name, test in RUN_BY.items():
+        text = re.sub(r"RUN_BY = \{.*?\n\}", "", (TESTS / test).read_text("utf-8"), flags=re.DOTALL)
+        assert f'"{name}"' in text, f"{test} does not run {name}"
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> dict[str, str]:
+    """Instead of /data and /mnt/new."""
+    return {'"/data/': f'"{tmp_path}/data/', '"/mnt/new/': f'"{tmp_path}/mnt/'}
+
+
+def applied(spec: Path, workdir: Path) -> None:
+    assert said({}, "apply", str(spec), "--yes", "--workdir", str(workdir))["state"] == "finished"
+
+
+@pytest.mark.row("IS-16")
+def test_merge_has_the_content_of_all_three_in_the_new_place(tmp_path: Path, places: dict[str, str]) -> None:
+    folders = {"orders": "", "orders-north": " (north)", "orders, south": " (south)"}
+    images, checkpoints = {}, tmp_path / "data" / "checkpoints"
+    for number, (folder, region) in enumerate(folders.items()):
+        operator = f"Sum per shop{region}"
+        images[uid.directory_name(operator)] = checkpoint = Checkpoint(batches=number + 2)
+        checkpoint.write(LocalStorage(f"file://{checkpoints}/{folder}"), uid.directory_name(operator))
+    applied(example("merge.json", tmp_path, places), tmp_path / "run")
+    target = held(LocalStorage(f"file://{tmp_path}/mnt/checkpoints/orders"))
+    for directory, checkpoint in images.items():
+        newest = f"offsets/{checkpoint.batches - 1}"
+        assert target[f"{directory}/{newest}"] == checkpoint.files()[newest]
+    left = held(LocalStorage(f"file://{checkpoints}/orders-north"))
+    assert not [path for path in left if "/state/" in path], "it was not moved"
+
+
+def test_data_takes_what_the_job_reads_along_and_leaves_what_is_there(tmp_path: Path, places: dict[str, str]) -> None:
+    archive, new = tmp_path / "data" / "archive", tmp_path / "mnt" / "archive"
+    Checkpoint(inputs=f"file://{archive}/in").write(LocalStorage(f"file://{archive}/checkpoint"))
+    for number in range(3):
+        put(LocalStorage(f"file://{archive}/in"), f"f{number}.json", b"{}\n")
+    for out in (archive / "out", new / "out"):
+        put(LocalStorage(f"file://{out}"), "part-0", b"a result")
+    applied(example("data.json", tmp_path, places), tmp_path / "run")
+    assert held(LocalStorage(f"file://{new}/in")) == held(LocalStorage(f"file://{archive}/in"))
+    log = (new / "checkpoint" / "sources" / "0" / "2").read_text()
+    assert f"{new}/in/f2.json" in log
+    assert str(archive) not in log
+
+
+def test_what_is_for_flink_is_refused_by_name(tmp_path: Path) -> None:
+    places = {f"hdfs://{city}:8020": f"file://{tmp_path}/{city}" for city in ("chania", "athens")}
+    told = said({}, "plan", str(example("infore-flink.json", tmp_path, places)), code=4)
+    assert "flink" in told["message"].lower()
