@@ -90,6 +90,14 @@ def _plans(progress: Progress, job: str) -> list[PlanProgress]:
     return kept if any(plan.purpose != "halt" for plan in kept) else plans
 
 
+def _halts_of(progress: Progress, plans: list[PlanProgress]) -> list[PlanProgress]:
+    """Of another job, with which this one shares a source: it was stopped once for both."""
+    sources = {plan.source for plan in plans if plan.source}
+    if any(plan.purpose == "halt" for plan in plans):
+        return []
+    return [plan for plan in progress.plans if plan.purpose == "halt" and plan.source in sources and not plan.undone]
+
+
 def _failure_of(progress: Progress, job: str) -> FailureReport | None:
     """Why the job's wave was given up, where the run went on without it."""
     return next((_told(one) for one in progress.given_up if job in one.jobs), None)
@@ -102,7 +110,7 @@ def _told(failed: RunFailed | WaveGivenUp) -> FailureReport:
 def _job(progress: Progress, name: str) -> JobReport:
     plans = _plans(progress, name)
     phases = _phases(progress, plans)
-    down, down_from = _downtime(plans)
+    down, down_from = _downtime([*_halts_of(progress, plans), *plans])
     steps = [step for plan in plans for step in plan.steps.values()]
     idle = any(step.evidence and step.evidence.get("idle") for step in steps)
     notes = ("the job restored its state and had nothing to read: no batch yet",) if idle else ()

@@ -289,7 +289,6 @@ def flow(tmp_path: Path) -> Ground:
     for prefix in (directory_name("A"), "other"):
         made.write(location=FLOW, prefix=prefix)
     made.cluster.run("left", FLOW)
-    made.cluster.run("right", FLOW)
 
     def start(submission: Submission) -> None:
         extra = Checkpoint(batches=4).files()
@@ -311,6 +310,8 @@ def test_a_workflow_is_divided_between_two_jobs_by_their_operators(flow: Ground)
     assert {path.split("/")[0] for path in right} == {"other"}
     index = flow.disk.snapshot("file:///there/right")[INDEX]
     assert decode_index(index) == {"B": "other"}
+    assert [job.downtime_from for job in report.jobs] == ["halt", "halt"]
+    assert len(flow.cluster.stops) == 1, "it is one job that both take apart"
     fences = [path for path, content in flow.held(FLOW).items() if fence_owner(content)]
     assert {path.split("/")[0] for path in fences} == {directory_name("A"), "other"}
 
@@ -318,7 +319,6 @@ def test_a_workflow_is_divided_between_two_jobs_by_their_operators(flow: Ground)
 @pytest.mark.row("IS-16")
 def test_a_divided_workflow_that_is_taken_back_is_started_again_once(flow: Ground) -> None:
     before = flow.held(FLOW)
-    flow.cluster.jobs = [job for job in flow.cluster.jobs if job.job == "left"]  # one job runs both
     flow.apply(parse_spec(json.dumps(divided())))
     assert flow.rollback(discard_progress=True).state == "rolled-back"
     assert flow.held(FLOW) == before

@@ -22,7 +22,7 @@ def proposal(proposed: Proposal, verbose: bool = False) -> Iterator[Block]:
     for number_, plan in enumerate(proposed.plans):
         if number_:
             yield Gap()
-        yield from one_plan(plan, verbose, is_fork(plan, proposed.plans))
+        yield from one_plan(plan, verbose, is_fork(plan, proposed))
     together = [wave for wave in as_json_run.waves(proposed) if len(wave) > 1]
     if together:
         yield Gap()
@@ -36,16 +36,15 @@ def brief(proposed: Proposal) -> Iterator[Block]:
     """For who has said yes already: a line a plan, and what should have stopped them."""
     for plan in proposed.plans:
         phases = ", ".join(phase.name for phase in plan.phases) or "nothing"
-        title = _title(plan, is_fork(plan, proposed.plans))
+        title = _title(plan, is_fork(plan, proposed))
         yield Line(f"{title}: {phases} ({many(plan.files, 'file')}, {size(plan.bytes)})", "strong")
     loud = [finding for finding in _findings(proposed.plans) if finding.level != "note"]
     yield from findings(loud)
 
 
-def is_fork(plan: Plan, plans: Iterable[Plan]) -> bool:
-    """Only a fork's plan is provisional although nothing stops its job first."""
-    halted = any(other.purpose == "halt" and other.job == plan.job for other in plans)
-    return plan.purpose == "move" and plan.provisional and not halted
+def is_fork(plan: Plan, proposed: Proposal) -> bool:
+    job = proposed.spec.job(plan.job)
+    return plan.purpose == "move" and job is not None and job.mode == "fork"
 
 
 def one_plan(plan: Plan, verbose: bool = False, fork: bool = False) -> Iterator[Block]:

@@ -54,6 +54,7 @@ class PlanProgress:
     finished_at: float | None = None
     undone: bool = False
     left: tuple[str, ...] = ()  # in the places it wrote to, when it was undone
+    source: str = ""
 
     def finished(self, step: str) -> bool:
         found = self.steps.get(step)
@@ -113,7 +114,10 @@ def advance(progress: Progress, record: Record) -> Progress:
             return replace(after, locks=tuple(x for x in progress.locks if x != record.location))
         case PlanAdopted():
             _expect(progress.state == "running" and record.plan == len(progress.plans), progress, record)
-            adopted = PlanProgress(record.plan, record.job, record.purpose, record.fingerprint, record.steps, record.at)
+            adopted = PlanProgress(
+                record.plan, record.job, record.purpose, record.fingerprint, record.steps, record.at,
+                source=record.source,
+            )  # fmt: skip
             return replace(after, plans=(*progress.plans, adopted))
         case StepStarted():
             _expect(progress.state == "running" and record.plan < len(progress.plans), progress, record)

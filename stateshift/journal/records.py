@@ -51,6 +51,7 @@ class PlanAdopted:
     purpose: str
     fingerprint: str
     steps: int
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)

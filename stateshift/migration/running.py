@@ -219,7 +219,7 @@ class Run:
         self.workdir.write_plan(number, plan)
         steps = sum(len(phase.steps) for phase in plan.phases)
         self.journal.append(
-            PlanAdopted(self.doors.clock.now(), number, plan.job, plan.purpose, plan.fingerprint, steps)
+            PlanAdopted(self.doors.clock.now(), number, plan.job, plan.purpose, plan.fingerprint, steps, plan.source)
         )
         return number, plan
 

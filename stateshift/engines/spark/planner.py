@@ -29,6 +29,7 @@ from stateshift.engines.spark.reshaping.log_changes import KEEP
 from stateshift.formats.marks import IDLE, INDEX, encode_index
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.spec import JobSpec, Spec
+from stateshift.spec.waves import sharing
 from stateshift.step import (
     AnyStep,
     AwaitProgress,
@@ -55,7 +56,8 @@ def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
         return (replace(move_plan(spec, job, facts), provisional=True, facts=identity_of(facts)),)
     if facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued", "unknown"):
         move = replace(move_plan(spec, job, facts), provisional=True, facts=identity_of(facts))
-        return (halt_plan(spec, job, facts), move)
+        first = min((job, *sharing(spec, job)), key=spec.jobs.index)
+        return (halt_plan(spec, job, facts), move) if job is first else (move,)  # what is shared is stopped once
     return (move_plan(spec, job, facts),)
 
 
