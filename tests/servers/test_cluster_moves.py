@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 
+from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.protocol import StopRequest
 from stateshift.formats.marks import fence_owner
 from stateshift.formats.uid import directory_name
+from stateshift.spec.model import ClusterSpec
 from stateshift.storage.hdfs.opening import open_hdfs
 from stateshift.storage.protocol import Storage
 from tests.acceptance.shop import OPERATORS, Shop
@@ -160,7 +163,11 @@ def test_a_workflow_is_divided_between_two_clusters_and_joined_again(ground: Gro
     ground.shop.feed(30, 35)
     counts, whole = ground.at(f"{ground.there}-counts"), ground.at(f"{ground.here}-whole")
     counts.write("_stateshift/stop", lambda: iter((b"",)))
-    ground.until(lambda: counts.stat("_stateshift/stop") is None, "the job of the counts does not stop")
+    reached = {"url": "STATESHIFT_SPARK_B_REST", "ui_url": "STATESHIFT_SPARK_B_UI"}
+    options = {key: ground.environment[name] for key, name in reached.items()}
+    new = open_cluster(ClusterSpec("new", "spark_standalone", options), str(ground.folder))
+    of_counts = StopRequest("counts", f"{ground.there}-counts")
+    ground.until(lambda: not new.find_source(of_counts).state.alive, "the job of the counts does not stop")
     ground.said("apply", EXAMPLES / "cluster-merge.json", "--yes", "--workdir", runs / "merge")
     assert committed(whole)
     left = {path: content for path, content in held(counts).items() if not path.startswith("_stateshift/")}
