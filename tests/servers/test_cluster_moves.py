@@ -163,11 +163,11 @@ def test_a_workflow_is_divided_between_two_clusters_and_joined_again(ground: Gro
     ground.shop.feed(30, 35)
     counts, whole = ground.at(f"{ground.there}-counts"), ground.at(f"{ground.here}-whole")
     counts.write("_stateshift/stop", lambda: iter((b"",)))
-    reached = {"url": "STATESHIFT_SPARK_B_REST", "ui_url": "STATESHIFT_SPARK_B_UI"}
+    reached = {"url": "STATESHIFT_SPARK_A_REST", "ui_url": "STATESHIFT_SPARK_A_UI"}
     options = {key: ground.environment[name] for key, name in reached.items()}
-    new = open_cluster(ClusterSpec("new", "spark_standalone", options), str(ground.folder))
+    old = open_cluster(ClusterSpec("old", "spark_standalone", options), str(ground.folder))
     of_counts = StopRequest("counts", f"{ground.there}-counts")
-    ground.until(lambda: not new.find_source(of_counts).state.alive, "the job of the counts does not stop")
+    ground.until(lambda: not old.find_source(of_counts).state.alive, "the job of the counts does not stop")
     ground.said("apply", EXAMPLES / "cluster-merge.json", "--yes", "--workdir", runs / "merge")
     assert committed(whole)
     left = {path: content for path, content in held(counts).items() if not path.startswith("_stateshift/")}
