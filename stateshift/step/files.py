@@ -31,7 +31,8 @@ class Rename(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CopyFiles:
-    """Stream a bundle of files from one location to another, each to the same path."""
+    """Stream a bundle of files from one location to another, each to the same path. What makes an image visible has
+    to be `whole`: durable before it is seen, so that a power cut leaves no half of it."""
 
     kind: ClassVar[str] = "CopyFiles"
     name: str
@@ -39,6 +40,7 @@ class CopyFiles:
     target: str
     items: tuple[FileInfo, ...]
     keep_times: bool = False
+    whole: bool = False
 
     @property
     def files(self) -> int:
@@ -55,7 +57,7 @@ class CopyFiles:
         source, target = world.storage(self.source), world.storage(self.target)
 
         def copy(item: FileInfo) -> FileEvidence:
-            written = _copy(source, target, item, self.keep_times)
+            written = _copy(source, target, item, self.keep_times, self.whole)
             world.meter.done(1, item.size)
             return written
 
@@ -182,7 +184,7 @@ class WriteFile:
 
 @dataclass(frozen=True, slots=True)
 class TransformShard:
-    """Feed files through a named pure transform."""
+    """Feed files through a named pure transform. `whole` as in CopyFiles."""
 
     kind: ClassVar[str] = "TransformShard"
     name: str
@@ -192,6 +194,7 @@ class TransformShard:
     inputs: tuple[FileInfo, ...]
     target: str
     outputs: tuple[str, ...]
+    whole: bool = False
 
     @property
     def files(self) -> int:
@@ -212,7 +215,7 @@ class TransformShard:
         written = []
         for path, content in zip(self.outputs, contents, strict=True):
             world.check_interrupted()  # one after the other: each holds a piece of the state
-            written.append(_settle(target, path, content, None))
+            written.append(_settle(target, path, content, None, self.whole))
         target.sync()
         world.meter.done(self.files, self.bytes)
         return {"files": [list(file) for file in written]}
@@ -233,9 +236,9 @@ def digest_of(content: Iterator[bytes]) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def _copy(source: Storage, target: Storage, item: FileInfo, keep_times: bool) -> FileEvidence:
+def _copy(source: Storage, target: Storage, item: FileInfo, keep_times: bool, whole: bool) -> FileEvidence:
     modified = item.modified if keep_times and item.modified else None
-    written = _settle(target, item.path, _reading(source, item), modified)
+    written = _settle(target, item.path, _reading(source, item), modified, whole)
     if written.size != item.size:
         target.remove(item.path)
         raise StalePlan(
@@ -260,7 +263,9 @@ def _reading(source: Storage, item: FileInfo) -> Content:
     return content
 
 
-def _settle(target: Storage, path: str, content: Content, modified: float | None) -> FileEvidence:
+def _settle(
+    target: Storage, path: str, content: Content, modified: float | None, whole: bool = False
+) -> FileEvidence:
     """Make `path` hold `content`: by leaving it alone where it does already, else by writing it."""
     there = target.stat(path)
     if there is not None:
@@ -268,7 +273,11 @@ def _settle(target: Storage, path: str, content: Content, modified: float | None
         if size == there.size and digest_of(target.chunks(path)) == (size, digest):
             return FileEvidence(path, size, digest)
     seen = _Digesting(content)
-    target.write(path, seen, modified)
+    if whole:
+        target.remove(path)
+        target.create(path, b"".join(seen()))
+    else:
+        target.write(path, seen, modified)
     return FileEvidence(path, seen.size, seen.digest)
 
 

@@ -20,8 +20,7 @@ import pytest
 
 from stateshift.errors import StorageError, TransientStorageError
 from stateshift.storage.hdfs.opening import open_hdfs
-from tests.servers.test_cluster_moves import has_begun
-from tests.support.moving import put, said, spec
+from tests.support.moving import has_begun, put, said, spec
 from tests.support.servers import CATALOG, Place, Servers, hadoop
 
 pytestmark = pytest.mark.servers

@@ -157,3 +157,13 @@ def test_a_run_killed_before_its_end_is_not_taken_back_without_asking_when_the_j
     assert isinstance(outcome, PlanError) and "committed batches" in outcome.fact
     assert isinstance(ground.rollback(run, discard=True), Report)
     ground.look()
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("moment", ["after create c1:a/commits/2", "after write c1:a/commits/2"])
+def test_a_power_cut_leaves_no_half_of_what_makes_an_image_visible(ground: Ground, moment: str, seed: int) -> None:
+    run = ground.plan()
+    ground.apply(run, Trouble("crash", Moment(moment, 1)), seed)
+    ground.look()
+    assert isinstance(ground.resume(run), Report)
+    ground.look()

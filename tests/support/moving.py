@@ -70,14 +70,14 @@ def killed_at(step: str, words: tuple[str, ...], workdir: Path, more: Mapping[st
         [sys.executable, "-m", "stateshift", *words], cwd=ROOT, env={**environment(), **more},
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    while run.poll() is None and not _has_begun(workdir, step):
+    while run.poll() is None and not has_begun(workdir, step):
         time.sleep(0.005)
     run.send_signal(signal.SIGKILL)
     _, told = run.communicate()
     assert run.returncode == -signal.SIGKILL, f"ended with {run.returncode} before {step}\n{told[-3000:]}"
 
 
-def _has_begun(workdir: Path, step: str) -> bool:
+def has_begun(workdir: Path, step: str) -> bool:
     """A line that is being written does not count yet."""
     journal = workdir / "journal"
     if not journal.exists():

@@ -282,11 +282,12 @@ def _publish(
     others = [pair for pair in firsts if pair not in commits]
     names = (f"publish/{number}" for number in itertools.count())
     yield from _published(names, job, facts, others, reshaping)
-    yield from _published(names, job, facts, commits, reshaping)
+    yield from _published(names, job, facts, commits, reshaping, whole=True)
 
 
 def _published(
-    names: Iterator[str], job: JobSpec, facts: Facts, firsts: list[tuple[Image, str]], reshaping: Reshaping
+    names: Iterator[str], job: JobSpec, facts: Facts, firsts: list[tuple[Image, str]], reshaping: Reshaping,
+    whole: bool = False,
 ) -> Iterator[AnyStep]:
     """Files of which none has to be there before another."""
     infos = {file.path: file for survey in (facts.source, *facts.merges) for file in survey.files}
@@ -300,12 +301,13 @@ def _published(
             change = reshaping.logs[path]
             inputs = change.inputs or (infos[path],)
             yield TransformShard(
-                next(names), change.transform, change.options, change.source or source, inputs, target, (change.path,)
-            )
+                next(names), change.transform, change.options, change.source or source, inputs, target, (change.path,),
+                whole,
+            )  # fmt: skip
         else:
             copied.append(infos[path])
     for bundle in bundled(copied):
-        yield CopyFiles(next(names), source, target, tuple(bundle))
+        yield CopyFiles(next(names), source, target, tuple(bundle), whole=whole)
 
 
 def _kept(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
