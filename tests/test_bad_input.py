@@ -284,6 +284,12 @@ class Failing(Around):
             raise self.error(self.storage.location)
         return self.storage.write(path, content, modified)
 
+    def create(self, path: str, content: bytes) -> None:
+        if path == self.path and not self.once:
+            self.once.append(1)
+            raise self.error(self.storage.location)
+        self.storage.create(path, content)
+
 
 def test_a_file_that_vanishes_while_it_is_copied_leaves_a_run_to_take_back(ground: Ground) -> None:
     ground.write()
@@ -599,9 +605,10 @@ from stateshift.workdir import Workdir
 from tests.test_bad_input import Around
 doors = migration.real_doors()
 class Slow(Around):
-    def write(self, *a, **k):
-        if "slow" in sys.argv: print("writing", flush=True); sys.stdin.readline()
-        return self.storage.write(*a, **k)
+    def write(self, *a, **k): wait(); return self.storage.write(*a, **k)
+    def create(self, *a, **k): wait(); return self.storage.create(*a, **k)
+def wait():
+    if "slow" in sys.argv: print("writing", flush=True); sys.stdin.readline()
 slow = migration.Doors(lambda l: Slow(doors.open_storage(l)), doors.open_cluster, doors.clock, doors.meter, doors.stop)
 try:
     print(migration.resume(Workdir(sys.argv[1]), slow).state)

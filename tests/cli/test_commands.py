@@ -331,6 +331,11 @@ class Failing:
             raise StorageError("no space left", location=self._inner.location)
         return self._inner.write(path, *rest, **named)  # type: ignore[arg-type]
 
+    def create(self, path: str, content: bytes) -> None:
+        if path == self._path:
+            raise StorageError("no space left", location=self._inner.location)
+        self._inner.create(path, content)
+
 
 def test_a_run_that_fails_is_reported_in_one_document_and_can_be_resumed(tmp_path: Path) -> None:
     outside = with_checkpoint()
