@@ -4,6 +4,7 @@ The executor skips what the journal holds as finished and repeats the rest; repe
 is no resume code. A step's record is on disk before the step's effect begins, and its evidence before the next phase.
 Phases are barriers; inside a phase up to `world.parallel` steps run at once, in an ordered phase one after the other.
 Steps that compute over much state wait for a core instead: more of them at once take more memory, and no less time.
+Of small ones that mostly wait for a network more run beside each other, as many as their storage says is worth it.
 A fleet, where there is one, runs those steps of an unordered phase that it takes, and the journal says the same.
 """
 
@@ -46,6 +47,9 @@ WRITERS = (CopyFiles, TransformShard, WriteFile)
 # Steps that decode what they read, and so much that they hold piles of it.
 COMPUTING = (TransformShard, CompareImages)
 LARGE_BYTES = 16 * 1024 * 1024
+
+# What steps may hold together of which more run at once than `world.parallel`.
+WAITING_BYTES_MAX = 64 * 1024 * 1024
 
 # More threads than this wait for a fleet's answers no faster.
 THREADS_MAX = 512
@@ -140,7 +144,7 @@ class _Phase:
             return
         queue = list(reversed(self.units))
         running: dict[Future[None], _Unit] = {}
-        threads_max = min(len(queue), THREADS_MAX if self.fleet else self.world.parallel)
+        threads_max = min(len(queue), THREADS_MAX if self.fleet else max(map(self._at_once, queue)))
         with ThreadPoolExecutor(threads_max, thread_name_prefix=self.name) as threads:
             while running or (queue and self.failure is None):
                 while queue and self.failure is None and self._may_start(queue, running.values()):
@@ -153,10 +157,19 @@ class _Phase:
             raise self.failure
 
     def _may_start(self, queue: Sequence[_Unit], running: Collection[_Unit]) -> bool:
-        at_once = self.fleet.slots(len(queue)) if self.fleet is not None else self.world.parallel
+        at_once = self.fleet.slots(len(queue)) if self.fleet is not None else self._at_once(queue[-1])
         if len(running) >= max(1, at_once):
             return False
+        if self.fleet is None and len(running) >= self.world.parallel:
+            return sum(step.bytes for unit in (queue[-1], *running) for step in unit.steps) <= WAITING_BYTES_MAX
         return not self._is_large(queue[-1]) or sum(map(self._is_large, running)) < max(1, self.world.cores)
+
+    def _at_once(self, unit: _Unit) -> int:
+        """Beside how many others, at most, it may run."""
+        step = unit.steps[0]
+        if unit.ordered or not isinstance(step, TransformShard):
+            return self.world.parallel
+        return max(self.world.parallel, self.world.storage(step.target).traits.at_once)
 
     def _is_large(self, unit: _Unit) -> bool:
         here = self.fleet is None or not _is_taken(unit, self.fleet)

@@ -11,12 +11,12 @@ import pytest
 
 from stateshift import executor
 from stateshift.errors import ClusterError, Interrupted, StorageError
-from stateshift.executor import LARGE_BYTES
+from stateshift.executor import LARGE_BYTES, WAITING_BYTES_MAX
 from stateshift.journal import Journal, RollbackStarted, RunFailed, RunResumed
 from stateshift.plan import Plan
 from stateshift.report import summarize
 from stateshift.step import CopyFiles, Evidence, TransformShard
-from stateshift.storage.memory import ProcessGone
+from stateshift.storage.memory import MemoryStorage, ProcessGone
 from stateshift.storage.protocol import Content
 from stateshift.survey import FileInfo
 from stateshift.world import World
@@ -76,8 +76,8 @@ def test_no_more_steps_run_at_once_than_the_world_allows_and_no_fewer(parallel: 
     assert most[0] == parallel
 
 
-@pytest.mark.parametrize(("size", "cores", "expected"), [(LARGE_BYTES, 2, 2), (LARGE_BYTES - 1, 2, 4), (10, 1, 4)])
-def test_steps_that_compute_over_much_state_wait_for_a_core(size: int, cores: int, expected: int) -> None:
+def most_at_once(world: World, expected: int, size: int) -> int:
+    """How many of twelve steps that rewrite files of this size ran at the same time; waits until `expected` did."""
     lock, now, most = threading.Lock(), [0], [0]
     together = threading.Barrier(expected)
 
@@ -95,12 +95,34 @@ def test_steps_that_compute_over_much_state_wait_for_a_core(size: int, cores: in
 
     steps = (
         TransformShard(f"transform/{n}", "watched", {}, SOURCE, (FileInfo(f"a{n}", size, 1.0),), TARGET, (f"b{n}",))
-        for n in range(8)
+        for n in range(12)
     )
     plan = plan_of(phase("transform", *steps))
-    world = replace(Stage().world, transforms={"watched": watched}, cores=cores)
-    executor.execute(0, plan, world, journal_of(plan))
-    assert most[0] == expected
+    executor.execute(0, plan, replace(world, transforms={"watched": watched}), journal_of(plan))
+    return most[0]
+
+
+@pytest.mark.parametrize(("size", "cores", "expected"), [(LARGE_BYTES, 2, 2), (LARGE_BYTES - 1, 2, 4), (10, 1, 4)])
+def test_steps_that_compute_over_much_state_wait_for_a_core(size: int, cores: int, expected: int) -> None:
+    assert most_at_once(replace(Stage().world, cores=cores), expected, size) == expected
+
+
+@pytest.mark.parametrize(("size", "expected"), [(10, 12), (WAITING_BYTES_MAX // 6, 6), (WAITING_BYTES_MAX // 3, 3)])
+def test_small_steps_that_wait_for_a_network_run_beside_each_other(size: int, expected: int) -> None:
+    stage = Stage(parallel=3)
+    far = lambda location: Far(stage.disk.open(location))  # noqa: E731
+    assert most_at_once(replace(stage.world, storage=far, cores=3), expected, size) == expected
+
+
+class Far:
+    """A storage on which many files at once are worth it."""
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        self._storage = storage
+        self.traits = replace(storage.traits, at_once=16)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
 
 
 def test_after_the_first_failure_no_step_begins_and_those_that_run_end() -> None:

@@ -196,7 +196,9 @@ SPEC = Keys(
         Spec, "uid_hash"),
     Key("production", "boolean", "Whether operators keep their results in <hash>_RES directories.",
         Spec, "production"),
-    Key("parallel", "count", "How many steps and copies run at once; large ones one a core.", Spec, "parallel"),
+    Key("parallel", "count",
+        "How many steps run at once; large ones one a core, small ones that wait for a network as many as it is worth.",
+        Spec, "parallel"),
     Key("throttle", "throttle", "Limits on what the storages are asked for."),
     *(key for key in JOB.all if key.for_all),
 )  # fmt: skip

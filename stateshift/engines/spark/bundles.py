@@ -12,6 +12,7 @@ from stateshift.step import CopyFiles
 from stateshift.survey import Facts, FileInfo, Image, ShardFiles
 
 FILES_MAX = 256
+PIECES_MAX = 16  # of what is rewritten: one after the other in its step, while other steps run
 BYTES_MAX = 64 * 1024 * 1024
 
 
@@ -23,12 +24,12 @@ class _Sized(Protocol):
 S = TypeVar("S", bound=_Sized)
 
 
-def bundled(items: Iterable[S]) -> Iterator[list[S]]:
-    """Runs of at most FILES_MAX items and, beyond the first, BYTES_MAX bytes; in the order given."""
+def bundled(items: Iterable[S], files_max: int = FILES_MAX) -> Iterator[list[S]]:
+    """Runs of at most `files_max` items and, beyond the first, BYTES_MAX bytes; in the order given."""
     bundle: list[S] = []
     size = 0
     for item in items:
-        if bundle and (len(bundle) >= FILES_MAX or size + item.size > BYTES_MAX):
+        if bundle and (len(bundle) >= files_max or size + item.size > BYTES_MAX):
             yield bundle
             bundle, size = [], 0
         bundle.append(item)

@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from stateshift import plain
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.bundles import Copies, bundled, copies, shard_bundles
+from stateshift.engines.spark.bundles import PIECES_MAX, Copies, bundled, copies, shard_bundles
 from stateshift.engines.spark.findings import moves
 from stateshift.engines.spark.places import Rewriting, rewriting_of, with_changes
 from stateshift.engines.spark.reshaping import in_place
@@ -235,7 +235,7 @@ def _renamed(facts: Facts, reshaping: Reshaping, rewriting: Rewriting) -> Iterat
     infos = {file.path: file for file in facts.source.files}
     rewritten = {file.info.path for file in rewriting.files if file.source == facts.source.location}
     moved = {path: new for path, new in reshaping.paths.items() if new is not None and path not in rewritten}
-    for number, bundle in enumerate(bundled(infos[path] for path in sorted(moved))):
+    for number, bundle in enumerate(bundled((infos[path] for path in sorted(moved)), PIECES_MAX)):
         yield TransformShard(
             f"transform/renamed-{number}", KEEP, {}, facts.source.location, tuple(bundle), facts.target.location,
             tuple(moved[file.path] for file in bundle),

@@ -19,7 +19,7 @@ from typing import Any
 
 from stateshift import plain
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.bundles import bundled
+from stateshift.engines.spark.bundles import PIECES_MAX, bundled
 from stateshift.engines.spark.entries.keys import key_rule
 from stateshift.engines.spark.entries.settings import CODEC, ROW_CHECKSUM
 from stateshift.engines.spark.layout import ROCKSDB
@@ -86,7 +86,7 @@ def _reshaped(asked: Asked, piece_bytes_max: int) -> Reshaping:
     schemas = list(schemas_of(asked))
     taken |= {step.inputs[0].path for step in schemas}
     paths = {path: new for path, new in paths_of(asked).items() if path not in taken}
-    steps = [_step(asked, number, bundle) for number, bundle in enumerate(bundled(pieces))]
+    steps = [_step(asked, number, bundle) for number, bundle in enumerate(bundled(pieces, PIECES_MAX))]
     return Reshaping(
         steps=(*steps, *joined_logs(asked), *schemas),
         replaced=taken | frozenset(paths),

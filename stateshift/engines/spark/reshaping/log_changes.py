@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.bundles import bundled
+from stateshift.engines.spark.bundles import PIECES_MAX, bundled
 from stateshift.engines.spark.reshaping.asked import Asked
 from stateshift.engines.spark.reshaping.joining import MERGE_COMMITS, MERGE_OFFSETS, Joining
 from stateshift.step import TransformShard
@@ -95,7 +95,7 @@ def schemas_of(asked: Asked) -> Iterator[TransformShard]:
 
 def joined_logs(asked: Asked) -> Iterator[TransformShard]:
     logs = dict(asked.joining.logs()) if asked.joining else {}
-    for number, bundle in enumerate(bundled(asked.info(path) for path in sorted(logs))):
+    for number, bundle in enumerate(bundled((asked.info(path) for path in sorted(logs)), PIECES_MAX)):
         yield TransformShard(f"transform/joined-{number}", KEEP, {}, asked.above, tuple(bundle), asked.target,
                              tuple(logs[file.path] for file in bundle))  # fmt: skip
 
