@@ -4,6 +4,7 @@ from the first."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -15,6 +16,11 @@ from stateshift.step.marks import NoFiles, content_of, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
 from stateshift.world import World
+
+
+# What is asked for of a log, and what of it an error tells.
+LOG_LINES = 200
+TOLD_LINES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +149,7 @@ class AwaitProgress(NoFiles):
         }
 
     def _failed(self, fact: str, again: str, tag: str, world: World) -> ClusterError:
-        log = world.cluster(self.cluster).log(tag, 15).strip()
+        log = _without_frames(world.cluster(self.cluster).log(tag, LOG_LINES))
         return ClusterError(
             fact + (f"; its log ends:\n{log}" if log else ""),
             cluster=self.cluster,
@@ -157,6 +163,12 @@ class AwaitProgress(NoFiles):
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         return []
+
+
+def _without_frames(log: str) -> str:
+    """A log's last lines, without the JVM's stack frames: they would be all of them, and what failed stands above."""
+    lines = [line for line in log.strip().splitlines() if not re.match(r"\s+(at [\w.$/<>]+\(|\.\.\. \d+ more)", line)]
+    return "\n".join(lines[-TOLD_LINES:]).strip()
 
 
 def _first(world: World, job: str, attempt: int) -> str:

@@ -323,6 +323,16 @@ def test_a_job_that_dies_first_is_an_error_with_the_end_of_its_log(stage: Stage,
     assert "rollback WORKDIR" in (caught.value.hint or "")
 
 
+def test_the_stack_frames_of_a_jvm_do_not_hide_what_failed(stage: Stage) -> None:
+    SUBMIT.run(stage.world)
+    frames = "\n".join(f"\tat org.apache.spark.sql.Dataset$$anonfun$1.apply(Dataset.scala:{n})" for n in range(60))
+    log = f"starting\njava.lang.OutOfMemoryError: Java heap space\n{frames}\n\t... 61 more\nat last: done"
+    stage.cluster.set_state(tag(stage), JobState.FAILED, log)
+    with pytest.raises(ClusterError) as caught:
+        AWAIT.run(stage.world)
+    assert caught.value.fact.endswith("starting\njava.lang.OutOfMemoryError: Java heap space\nat last: done")
+
+
 def test_a_job_that_died_after_its_batches_has_made_progress(stage: Stage) -> None:
     """The image works: that it died later is told by `holds` of the submission, and is not a reason to go back."""
     stage.give(TARGET, a_commits_2=b"v1", b_commits_5=b"v1")

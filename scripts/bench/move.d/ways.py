@@ -118,7 +118,7 @@ def unavailable(directory: Path) -> dict[str, str]:
     """Which of the ways cannot be had here, and why."""
     try:
         rclone_program(directory)
-    except (OSError, subprocess.SubprocessError) as error:
+    except OSError as error:
         return {"rclone": str(error)}
     return {}
 
@@ -134,10 +134,12 @@ def rclone_program(directory: Path) -> Path:
     making = directory / "rclone.making"
     shutil.rmtree(making, ignore_errors=True)
     shutil.copytree(HERE / "rclone", making)
-    print("building rclone, this once", file=sys.stderr, flush=True)
+    print("building rclone, this once (two minutes)", file=sys.stderr, flush=True)
     for words in (["mod", "init", "bench"], ["get", RCLONE], ["build", "-o", "rclone", "."]):
         environment = {**os.environ, "GOFLAGS": "-mod=mod"}
-        subprocess.run(["go", *words], cwd=making, check=True, env=environment, stdout=sys.stderr)
+        done = subprocess.run(["go", *words], cwd=making, capture_output=True, text=True, check=False, env=environment)
+        if done.returncode:
+            raise OSError(f"go {words[0]} does not build it: {done.stderr.strip()[-500:]}")
     shutil.rmtree(made.parent, ignore_errors=True)
     making.rename(made.parent)
     return made

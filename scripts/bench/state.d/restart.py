@@ -86,7 +86,7 @@ class Disk:
 
     folder: Path
     suffix = ""
-    words = "a local disk"
+    flags, words = "", "a local disk"
 
     def __enter__(self) -> Disk:
         return self
@@ -113,7 +113,7 @@ class Hdfs:
 
     scratch: Path
     suffix = "-hdfs"
-    words = "a real HDFS on this machine"
+    flags, words = " --on hdfs", "a real HDFS on this machine"
 
     def copied(self, checkpoint: Path) -> str:
         name = f"copy-{time.monotonic_ns()}"
@@ -236,9 +236,9 @@ def as_table(compared: list[Compared], there: Disk | Hdfs) -> str:
     import pyspark
 
     lines = [
-        "# Restarting before and after a compaction",
+        f"# Restarting before and after a compaction, on {there.words}",
         "",
-        f"`./scripts/bench/restart` on {os.cpu_count()} cores, {time.strftime('%Y-%m-%d %H:%M')}, Spark "
+        f"`./scripts/bench/restart{there.flags}` on {os.cpu_count()} cores, {time.strftime('%Y-%m-%d %H:%M')}, Spark "
         f"{pyspark.__version__} with `local[2]`: a query of {SHARDS} shards and {KEYS:,} keys,",
         f"on {there.words}, {TAIL} batches after the last snapshot. Seconds from the query's start to its first commit "
         "in one warm Spark, medians; the ratio",
