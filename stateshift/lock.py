@@ -12,6 +12,8 @@ from stateshift.errors import AlreadyThere, JournalError, MissingFile
 from stateshift.formats.marks import LOCK_SUFFIX
 from stateshift.storage.protocol import Storage
 
+BEGINNING = 60  # bytes of a lock that is none of ours which its error quotes
+
 
 def take(parent: Storage, name: str, run: str, workdir: str, host: str) -> None:
     """Take the lock for `run`; taking it twice is fine. `parent` is opened one above the target."""
@@ -40,7 +42,8 @@ def _held(parent: Storage, name: str, holder: dict[str, str]) -> JournalError:
     here, where = parent.location.rstrip("/"), holder.get("workdir")
     by_hand = f"look at the target first, then remove {here}/{name}{LOCK_SUFFIX}"
     if where is None:
-        return JournalError(f"the target {here}/{name} is held, and its lock does not say by whom", hint=by_hand)
+        told = f"; it begins {holder['begins']!r}" if holder.get("begins") else ""
+        return JournalError(f"the target {here}/{name} is held, and its lock does not say by whom{told}", hint=by_hand)
     run, host = holder.get("run", "?"), holder.get("host", "?")
     return JournalError(
         f"the target {here}/{name} is held by run {run} (workdir {where} on {host})",
@@ -71,11 +74,14 @@ def release(parent: Storage, name: str, run: str) -> None:
 
 
 def _holder(parent: Storage, path: str) -> dict[str, str] | None:
-    """What the lock says of itself; None where there is none."""
+    """What the lock says of itself; None where there is none. How it begins where it is none of ours: a proxy may
+    answer with a page."""
     try:
-        found = json.loads(parent.read(path, 1 << 16))
+        content = parent.read(path, 1 << 16)
     except MissingFile:
         return None
+    try:
+        found = json.loads(content)
     except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        found = None
+    return found if isinstance(found, dict) else {"begins": content[:BEGINNING].decode("utf-8", "replace")}

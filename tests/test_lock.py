@@ -57,6 +57,14 @@ def test_a_lock_that_cannot_be_read_still_locks_and_suggests_no_command_that_can
     assert parent.stat(PATH) is not None
 
 
+def test_a_page_in_a_lock_s_place_is_told_by_its_beginning() -> None:
+    parent = MemoryDisk().open("s3://t")
+    put(parent, PATH, b"<html><title>Sign in to the proxy</title>" + b"x" * 500)
+    with pytest.raises(JournalError, match="by whom; it begins '<html><title>Sign in to the proxy") as caught:
+        lock.refuse_held(parent, "orders")
+    assert len(caught.value.fact) < 200
+
+
 def test_of_many_that_try_at_once_one_gets_it() -> None:
     parent, got = MemoryDisk().open("file:///t"), list[int]()
 

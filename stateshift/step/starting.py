@@ -17,7 +17,6 @@ from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
 from stateshift.world import World
 
-
 # What is asked for of a log, and what of it an error tells.
 LOG_LINES = 200
 TOLD_LINES = 20
