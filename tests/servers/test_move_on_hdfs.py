@@ -45,10 +45,7 @@ def test_a_fail_over_while_files_are_copied_is_gone_through(
     way = environment["STATESHIFT_HDFS"]
     source, target = f"hdfs://hdfs-a/over-{way}", f"hdfs://hdfs-b/over-{way}"
     put(open_hdfs(source, environment), "window-hdfs")
-    first, second = ("nn1", "nn2") if way == "web" else ("nn2", "nn1")
-    over = threading.Thread(
-        target=hadoop.run, args=(servers.root / "hadoop-conf", "haadmin", "-ns", "hdfs-b", "-failover", first, second)
-    )
+    over = threading.Thread(target=hadoop.fail_over, args=(servers.root / "hadoop-conf", "hdfs-b"))
     # Slow enough for the fail-over, which takes a few seconds, to fall among the copies.
     job = spec(tmp_path, source, target, throttle={"operations_per_second": 8})
     over.start()

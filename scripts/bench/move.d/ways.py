@@ -27,7 +27,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 RCLONE = "github.com/rclone/rclone@v1.76.0"
-AT_ONCE = 16  # maps, threads, transfers: more are no faster on the machine that this was tried on
+AT_ONCE = 64  # maps, threads, transfers: as many as ours
 OURS = "stateshift"
 ENDED_PHASE = "publish"
 

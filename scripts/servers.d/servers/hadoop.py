@@ -2,6 +2,7 @@
 
     command("namenode", place, 256)    the words that start a server's process
     run(conf, "haadmin", ...)          runs a command, and returns what it says
+    fail_over(conf, "hdfs-b")          makes the other NameNode the active one
     write_clients(root, {"hdfs-a": {...}})    hadoop-conf/ and bin/ for all HDFS that are up
 """
 
@@ -66,6 +67,12 @@ def run(conf: Path, name: str, *arguments: str) -> str:
     if done.returncode:
         raise Failed(f"hdfs {name} {' '.join(arguments)} ended with {done.returncode}: {done.stderr[-2000:]}")
     return done.stdout
+
+
+def fail_over(conf: Path, service: str) -> None:
+    """From whichever of its two NameNodes is active to the other."""
+    active = run(conf, "haadmin", "-ns", service, "-getServiceState", "nn1").strip() == "active"
+    run(conf, "haadmin", "-ns", service, "-failover", *(("nn1", "nn2") if active else ("nn2", "nn1")))
 
 
 def finish(command: Sequence[str], log: Path) -> None:
