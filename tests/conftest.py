@@ -33,6 +33,9 @@ ONE_GROUND = ("tests/acceptance/test_transforms.py", "tests/acceptance/test_dama
 # What starts servers does so one after the other: memory is finite.
 SERVERS = "tests/servers/"
 
+# What takes longest begins first, so that no process waits for it at the end.
+LONGEST = (SERVERS, "tests/acceptance/", "tests/simulation/", "tests/kill/")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run what is marked slow")
@@ -56,6 +59,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: next((n for n, one in enumerate(LONGEST) if item.nodeid.startswith(one)), len(LONGEST)))
     if config.getoption("--full"):
         return
     slow = [item for item in items if item.get_closest_marker("slow")]
@@ -91,8 +95,7 @@ def _make_failed(report: pytest.TestReport | pytest.CollectReport) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A file's tests are run by one process, in the order in which they were found: those that take longest, which are
-    the acceptance tests, begin first."""
+    """A file's tests are run by one process, files in the order of LONGEST."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):

@@ -131,6 +131,7 @@ def test_a_running_job_goes_to_another_cluster_and_another_hdfs(ground: Ground) 
 
 
 @pytest.mark.row("IS-15", "IS-16", "IS-18")
+@pytest.mark.slow  # the scenes have one that is killed in the default run
 def test_killed_while_it_moves_and_resumed_it_goes_on_where_it_was(ground: Ground) -> None:
     ground.started()
     workdir = ground.folder / "runs" / "move"
