@@ -46,6 +46,7 @@ class JobReport:
     bytes: int
     downtime_seconds: float | None
     downtime_from: str | None
+    entries: int | None  # compared on both sides; None where nothing was, or where there is no state
     idle: bool
     notes: tuple[str, ...]
     left: tuple[str, ...]
@@ -113,7 +114,10 @@ def _job(progress: Progress, name: str) -> JobReport:
     down, down_from = _downtime([*_halts_of(progress, plans), *plans])
     steps = [step for plan in plans for step in plan.steps.values()]
     idle = any(step.evidence and step.evidence.get("idle") for step in steps)
-    notes = ("the job restored its state and had nothing to read: no batch yet",) if idle else ()
+    entries = _entries(steps)
+    notes = ["the job restored its state and had nothing to read: no batch yet"] if idle else []
+    if entries == 0:
+        notes.append("the state that was brought here holds no entries")
     return JobReport(
         job=name,
         state=_state(plans),
@@ -122,11 +126,19 @@ def _job(progress: Progress, name: str) -> JobReport:
         bytes=sum(phase.bytes for phase in phases if phase.name in ("copy", "transform", "publish")),
         downtime_seconds=down,
         downtime_from=down_from,
+        entries=entries,
         idle=idle,
-        notes=notes,
+        notes=tuple(notes),
         left=tuple(line for step in steps for line in step.left),
         failure=_failure_of(progress, name),
     )
+
+
+def _entries(steps: Iterable[StepProgress]) -> int | None:
+    """How many entries were found to be the same on both sides."""
+    compared = [step.evidence for step in steps if step.phase == "compare" and step.state == "finished"]
+    counts = [one["entries"] for evidence in compared for one in (evidence or {}).get("operators", {}).values()]
+    return sum(counts) if counts else None
 
 
 def _state(plans: Iterable[PlanProgress]) -> str:

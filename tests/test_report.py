@@ -68,6 +68,16 @@ def test_phases_are_a_timeline_in_their_order_with_what_was_done() -> None:
     assert (report(*WHOLE).jobs[0].files, report(*WHOLE).jobs[0].bytes) == (16, 1057)
 
 
+def test_entries_are_those_that_were_the_same_on_both_sides_and_none_at_all_is_told() -> None:
+    folded = lambda *counts: {"operators": {str(n): {"entries": c, "digest": "0"} for n, c in enumerate(counts)}}  # noqa: E731
+    compared = (*step("compare", "compare/0", 107.0, 1.0, evidence=folded(40, 2)),
+                *step("compare", "compare/1", 107.0, 1.0, evidence=folded(8)))  # fmt: skip
+    assert report(plan(), *compared).jobs[0].entries == 50
+    assert report(*WHOLE).jobs[0].entries is None
+    empty = report(plan(), *step("compare", "compare/0", 107.0, 1.0, evidence=folded(0))).jobs[0]
+    assert (empty.entries, empty.notes) == (0, ("the state that was brought here holds no entries",))
+
+
 def test_a_job_that_was_stopped_before_has_only_the_runs_own_part_of_the_downtime() -> None:
     told = report(plan(), *step("copy", "copy/0", 105.0, 1.0, evidence={"files": []}),
                   *step("confirm", "confirm/progress", 110.0, 5.0, evidence={**CONFIRM, "at": 115.0}))  # fmt: skip

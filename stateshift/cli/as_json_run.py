@@ -175,6 +175,7 @@ def _job_report(told: JobReport) -> dict[str, Any]:
         "bytes": told.bytes,
         "downtime_seconds": told.downtime_seconds,
         "downtime_from": told.downtime_from,
+        "entries": told.entries,
         "idle": told.idle,
         "notes": [redact(note) for note in told.notes],
         "left": [redact(line) for line in told.left],

@@ -47,7 +47,8 @@ def _left(lines: Iterable[str]) -> Iterator[Block]:
 
 def _job(job: JobReport) -> str:
     moved = f": {many(job.files, 'file')}, {size(job.bytes)}" if job.files else ""
-    return f"{job.job} ({job.state}){moved}"
+    same = f", {many(job.entries, 'entry', 'entries')} the same on both sides" if moved and job.entries else ""
+    return f"{job.job} ({job.state}){moved}{same}"
 
 
 def _phases(phases: tuple[PhaseReport, ...], seconds: float, undone: bool) -> Table:

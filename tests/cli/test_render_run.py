@@ -17,14 +17,14 @@ PHASES = (
     PhaseReport("copy", 2.0, 6.0, 12, 12, 3000, 3 << 20),
     PhaseReport("confirm", 8.0, 4.0, 1, 1, 0, 0),
 )
-JOB = JobReport("orders", "finished", PHASES, 3000, 3 << 20, 11.5, "halt", False, (), ())
+JOB = JobReport("orders", "finished", PHASES, 3000, 3 << 20, 11.5, "halt", 1_200_000, False, (), ())
 REPORT = Report("r1", "finished", 12.0, 11.5, PHASES, (JOB,), (), None)
 
 
 def test_a_report_shows_when_each_phase_was_at_work_and_how_long_the_job_was_down() -> None:
     assert plain_text(render_run.report(REPORT, "w")).splitlines() == [
         "run r1: finished",
-        "  orders (finished): 3,000 files, 3.0 MiB",
+        "  orders (finished): 3,000 files, 3.0 MiB, 1,200,000 entries the same on both sides",
         "  phase    begun at   took  steps  files     size  timeline",
         "  halt       0.00 s  2.0 s      2      -        -  ████",
         "  copy        2.0 s  6.0 s     12  3,000  3.0 MiB      ████████████",
