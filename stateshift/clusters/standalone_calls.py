@@ -2,7 +2,8 @@
 
     POST <url>/v1/submissions/create           {"success": true, "submissionId": "driver-20261121213711-0000", ...}
     GET  <url>/v1/submissions/status/<id>      {"success": true, "driverState": "RUNNING", "workerId": ...}; of one that
-                                               it does not know {"success": false}; always "serverSparkVersion"
+                                               it does not know {"success": false}; always "serverSparkVersion"; of one
+                                               that could not be started "message", with the exception
     POST <url>/v1/submissions/kill/<id>        {"success": false, ...} where there is nothing to kill
     GET  <ui_url>/json/                        {"workers": [{"id", "webuiaddress"}], "activedrivers": [DRIVER, ...],
                                                 "completeddrivers": [...]}
@@ -14,12 +15,14 @@ that stands in its launch command, where Spark writes the submission's settings 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from stateshift.clusters.protocol import JobState
+from stateshift.clusters.redaction import redact
 from stateshift.clusters.rest import Refused, Service, Unanswered, read_secret
 
 _STATES: Final[Mapping[str, JobState]] = {
@@ -35,13 +38,14 @@ _SPARK, _EXAMPLE = "a standalone Spark", "http://master:6066"
 _PAGE, _PAGE_EXAMPLE = "the master's page", "http://master:8080"
 _LAUNCH_BYTES: Final = 64 * 1024  # a launch command is 3 to 30 KB
 UI_PORT: Final = 8080
+REASON_MAX: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
     id: str
     state: JobState
-    told: str  # the state in Spark's own word
+    told: str  # the state in Spark's own word, and what it says of a driver that it could not start
     submitted: float = 0.0
     page: str | None = None  # of the worker that runs it
 
@@ -73,7 +77,7 @@ class StandaloneCalls:
         if told.get("success") is not True:
             return None
         word = str(told.get("driverState", "UNKNOWN"))
-        return Driver(id, _STATES.get(word, JobState.UNKNOWN), word)
+        return Driver(id, _STATES.get(word, JobState.UNKNOWN), word + _reason(told.get("message")))
 
     def kill(self, id: str) -> None:
         """One that is not there, or has ended, is fine."""
@@ -141,6 +145,13 @@ _WAYS_OUT: Final[Mapping[int, str]] = {
     403: 'the master refuses this token: give the cluster another "token_file"',
     404: f'"url" has to be that of the REST server, such as {_EXAMPLE} (spark.master.rest.enabled is to be true)',
 }
+
+
+def _reason(message: Any) -> str:
+    """The first words of "Exception from the cluster:" and a stack."""
+    lines = [line.strip() for line in str(message or "").splitlines()]
+    said = next((line for line in lines if line and not line.endswith("cluster:")), "")
+    return f": {redact(said, os.environ)[:REASON_MAX]}" if said else ""
 
 
 def _listed(told: Any, pages: Mapping[str, str], calls: StandaloneCalls) -> Driver:

@@ -202,7 +202,9 @@ def _is_idle(storage: Storage, path: str, tag: str) -> bool:
 def _died(status: JobStatus) -> str:
     if status.state is JobState.ABSENT:
         return "is not known to the cluster"
-    return "ended" if status.state is JobState.FINISHED else "failed"
+    if status.state is JobState.FINISHED:
+        return "ended"
+    return f"failed ({status.detail})" if status.detail else "failed"
 
 
 def _told(status: JobStatus) -> str:

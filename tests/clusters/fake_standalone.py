@@ -75,8 +75,9 @@ class FakeStandalone(StandIn):
         driver = self.drivers.get(id)
         if driver is None:
             return {"success": False, "submissionId": id, "serverSparkVersion": self.version}
+        said = {"message": driver["message"]} if "message" in driver else {}
         return {"success": True, "driverState": driver["state"], "workerId": driver["worker"],
-                "serverSparkVersion": self.version}  # fmt: skip
+                "serverSparkVersion": self.version, **said}  # fmt: skip
 
     def _kill(self, id: str) -> dict[str, Any]:
         alive = id in self.drivers and self.drivers[id]["state"] in ("RUNNING", "SUBMITTED")

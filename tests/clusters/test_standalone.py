@@ -109,6 +109,19 @@ def test_each_of_its_states_is_one_of_ours(server: FakeStandalone, tmp_path: Pat
     assert standalone.find(ORDERS.tag).state == state
 
 
+def test_why_a_driver_could_not_be_started_is_told(server: FakeStandalone, tmp_path: Path) -> None:
+    """As a worker of 4.3 says of an application that is not there: no log has it."""
+    standalone = cluster(server, tmp_path)
+    id = standalone.submit(ORDERS)
+    server.set_state(id, "ERROR")
+    server.drivers[id]["message"] = (
+        "Exception from the cluster:\njava.nio.file.NoSuchFileException: /srv/orders.py\n"
+        "\tsun.nio.fs.UnixException.translateToIOException(UnixException.java:92)"
+    )
+    detail = standalone.find(ORDERS.tag).detail
+    assert detail == "ERROR: java.nio.file.NoSuchFileException: /srv/orders.py"
+
+
 def test_the_location_is_handed_over_by_settings_environment_and_arguments(
     server: FakeStandalone, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -94,7 +95,8 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 ])  # fmt: skip
 def ground(request: pytest.FixtureRequest, clusters: Any, tmp_path: Path) -> Iterator[Ground]:
     kind = str(request.param)
-    stream = Stream(kind, clusters(kind), tmp_path, "counts")
+    # Each under a name of its own: Livy keeps those of all its batches.
+    stream = Stream(kind, clusters(kind), tmp_path, f"counts-{uuid4().hex[:6]}")
     if kind == "spark_standalone":
         given = {**stream.submission.options, "driver_memory": "512m"}
         given["conf"] = {**dict(given["conf"]), **SMALL}  # type: ignore[call-overload]
