@@ -204,7 +204,8 @@ def _died(status: JobStatus) -> str:
         return "is not known to the cluster"
     if status.state is JobState.FINISHED:
         return "ended"
-    return f"failed ({status.detail})" if status.detail else "failed"
+    said = status.detail if (status.detail or "").lower() != "failed" else None
+    return f"failed ({said})" if said else "failed"
 
 
 def _told(status: JobStatus) -> str:
