@@ -201,7 +201,8 @@ def test_merge_split_and_remote_from_one_spec_and_a_wave_that_fails_is_taken_bac
     )  # fmt: skip
     states = {job["job"]: job["state"] for job in told["report"]["jobs"]}
     assert states == {"studio": "finished", "counts": "finished", "joins": "finished", "far": "rolled-back"}
-    assert "far failed before it committed a batch" in told["message"]
+    assert "far failed (ERROR: " in told["message"] and "nobody-put-it-here.py" in told["message"]
+    assert "before it committed a batch" in told["message"]
     assert held(ground.at("hdfs://hdfs-a/flows/far")) == before
     there = {name: _tops(ground.at(f"hdfs://hdfs-b/flows/{name}")) for name in ("studio", "shop-counts", "shop-joins")}
     assert there == {
