@@ -16,6 +16,7 @@ botocore does five times), and a creation whose answer was lost would be told as
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -34,14 +35,10 @@ _NEEDED: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
 
 
 def options_for(scheme: str, authority: str, configured: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """`configured` is fsspec's configuration."""
+    """`configured` is fsspec's configuration. Who gets the options may write in them (botocore does in `retries`)."""
     options: dict[str, Any] = {"use_listings_cache": False}
-    own: tuple[Mapping[str, Any], ...] = (
-        _NEEDED.get(scheme, {}),
-        configured.get(scheme, {}),
-        configured.get(f"{scheme}://{authority}", {}),
-        given,
-    )
+    shared = (_NEEDED.get(scheme, {}), configured.get(scheme, {}), configured.get(f"{scheme}://{authority}", {}))
+    own: tuple[Mapping[str, Any], ...] = (*deepcopy([dict(more) for more in shared]), given)
     for more in own:
         merged = {key: {**options.get(key, {}), **more[key]} for key in _MERGED if key in more}
         options = {**options, **more, **merged}

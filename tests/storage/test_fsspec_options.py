@@ -33,6 +33,11 @@ def test_nobody_below_tries_again_unless_the_user_says_so() -> None:
     assert options("c", told)["config_kwargs"]["retries"] == {"total_max_attempts": 1}
 
 
+def test_what_a_package_writes_in_its_options_reaches_nobody_else() -> None:
+    options("b")["config_kwargs"]["retries"]["mode"] = "legacy"  # as botocore does
+    assert options("b")["config_kwargs"]["retries"] == {"total_max_attempts": 1}
+
+
 def test_other_schemes_are_told_nothing_of_s3() -> None:
     assert options_for("gs", "b", ALL, {}) == {"use_listings_cache": False}
 

@@ -5,8 +5,8 @@ credentials. With both up it is the real one's. Each has a bucket, `stateshift`.
 
 Both honour If-None-Match: * and If-Match on a put and on the end of a multipart upload, and If-Match on a delete. Where
 they differ (moto 5.2, SeaweedFS 4.48): moto ignores If-None-Match on a copy and takes any secret; SeaweedFS does and
-does not, as S3 does. moto knows no key with a line break in it, and takes one that is longer than S3's 1,024 bytes;
-SeaweedFS makes a slash of a backslash.
+does not, as S3 does. moto by itself may let two win one creation (moto_in_turn.py); it knows no key with a line break
+in it, and takes one that is longer than S3's 1,024 bytes. SeaweedFS makes a slash of a backslash.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ CREDENTIALS = {
     "AWS_EC2_METADATA_DISABLED": "true",  # no credentials are looked for elsewhere
 }
 SOCKETS = Path("/tmp")
+MOTO = downloads.HERE / "moto_in_turn.py"
 VOLUME_SECONDS_MAX = 60.0
 
 
@@ -50,7 +51,7 @@ class Moto(Server):
 
     def stages(self, place: Place) -> tuple[Stage, ...]:
         port = place.ports["s3"]
-        command = (str(downloads.python().with_name("moto_server")), "-H", HOST, "-p", str(port))
+        command = (str(downloads.python()), str(MOTO), HOST, str(port))
         return (Stage((Role("moto", command, lambda: asking.status(f"http://{HOST}:{port}/moto-api/") == 200),)),)
 
     def settle(self, place: Place) -> None:
