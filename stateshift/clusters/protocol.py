@@ -8,6 +8,12 @@ A cluster finds, stops and submits jobs. The promises every member keeps, and th
 * `submit` twice with one tag starts one job.
 * `stop` is idempotent: stopping a job that is not running succeeds.
 * Nothing here returns or logs a secret.
+
+A `SavepointCluster` (Flink's) writes images itself, and starts jobs from the one it is told. Further promises:
+
+* `savepoint` twice with one tag takes one savepoint, also where the answer to the first was lost, or where the job has
+  ended with it.
+* `progress` never calls a job restored from an image that it was not restored from.
 """
 
 from __future__ import annotations
@@ -63,6 +69,45 @@ class StopRequest:
     options: Mapping[str, object] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class SavepointRequest:
+    """A savepoint of the job with this id, into a folder of its own below `directory`. `stop`: the job ends with it,
+    and no record is processed after it. `cancel`: the older way, in which records between the savepoint and the job's
+    end are lost where its source cannot replay. `drain`: windows and timers fire first, as at the end of all input."""
+
+    tag: str
+    job_id: str
+    directory: str
+    stop: bool = True
+    cancel: bool = False
+    drain: bool = False
+    native: bool = False
+    seconds_max: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """How far a job has come since it was restored. `epoch` is the last checkpoint that it has completed itself."""
+
+    restored: str | None
+    restored_epoch: int | None
+    epoch: int | None
+    running: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """What a cluster tells of a job that runs there. `settings` are those that decide how it may be stopped:
+    state_backend, checkpoint_storage, unaligned_checkpoints, state_changelog_enabled, ... as Flink names them.
+    `vertices` are the ids of the chains' heads, with (name, parallelism, max parallelism)."""
+
+    id: str
+    name: str
+    state: JobState
+    settings: Mapping[str, object] = field(default_factory=dict)
+    vertices: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
+
+
 class Cluster(Protocol):
     @property
     def name(self) -> str: ...
@@ -102,3 +147,16 @@ class Cluster(Protocol):
     def log(self, tag: str, lines_max: int = 50) -> str:
         """The end of what the job said, for a person; empty where there is none."""
         ...
+
+
+class SavepointCluster(Cluster, Protocol):
+    def running(self, job: str) -> tuple[RunningJob, ...]:
+        """The jobs with this id or, where none has it, with this name; those that have ended, too, as long as the
+        cluster remembers them."""
+        ...
+
+    def savepoint(self, request: SavepointRequest) -> str:
+        """Take it, wait for it, and return its location; with `stop` and `cancel`, once the job has ended."""
+        ...
+
+    def progress(self, tag: str) -> JobProgress: ...
