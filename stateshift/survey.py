@@ -77,6 +77,7 @@ class Operator:
     provider: str | None
     shards: int
     stores: tuple[Store, ...]
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
