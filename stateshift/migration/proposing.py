@@ -81,7 +81,7 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
     kind = engine(spec.engine)
     if job.submit is not None and job.target_cluster is not None:
         check_submit(spec.cluster(job.target_cluster).kind, job.submit.options, f"/jobs/{spec.jobs.index(job)}/submit")
-    source, found = surveyed(kind, job.source, doors.open_storage, changes=job.transform)
+    source, found = _source(kind, job, doors)
     survey = kind.own_part(spec, job, _surveyed(found, source))
     facts = Facts(
         source=survey,
@@ -95,6 +95,14 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
         others=tuple(_survey(spec, location, doors, job.transform) for location in _others(job)),
     )
     return preflight.asked(spec, job, facts, doors) if probing else facts
+
+
+def _source(kind: Engine, job: JobSpec, doors: Doors) -> tuple[Storage, Survey]:
+    """What is there; of images that are still to be taken, nothing is."""
+    if job.takes_savepoints:
+        storage = doors.open_storage(job.source)
+        return storage, Survey(storage.location, None, "empty", ())
+    return surveyed(kind, job.source, doors.open_storage, changes=job.transform)
 
 
 def propose(spec: Spec, doors: Doors, workdir: Workdir, only: str | None = None) -> Proposal:
@@ -162,7 +170,8 @@ def _cluster_facts(
         found, host = _findings_of_target(cluster), cluster.host(job.connection)
         reaches = cluster.reaches(job.destination)
         return ClusterFacts(name, cluster.kind, cluster.version(), "unknown", None, found, host, reaches)
-    request = StopRequest(job.name, job.source, job.stop.get("tag"), options=job.stop)
+    ids = {"job_ids": list(job.flink.job_ids)} if job.flink is not None and job.flink.job_ids else {}
+    request = StopRequest(job.name, job.source, job.stop.get("tag"), options={**job.stop, **ids})
     status = cluster.find_source(request)
     found = _findings_of_source(spec.cluster(name), status)
     return ClusterFacts(name, cluster.kind, cluster.version(), str(status.state), status.id, found)

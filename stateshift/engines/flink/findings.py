@@ -42,8 +42,8 @@ def of_sources(surveys: tuple[Survey, ...]) -> Iterator[Finding]:
 def of_move(job: JobSpec, facts: Facts, surveys: tuple[Survey, ...], choice: Choice) -> tuple[Finding, ...]:
     found = (
         *of_sources(surveys),
-        *_of_changes(job),
-        *_of_target(job, facts),
+        *of_changes(job),
+        *of_target(job, facts),
         *_of_choice(job, surveys, choice),
         *_of_versions(job, facts, surveys),
         *of_room(job, facts),
@@ -56,6 +56,36 @@ def of_clusters(facts: Facts) -> Iterator[Finding]:
     for cluster in (facts.source_cluster, facts.target_cluster):
         if cluster is not None:
             yield from cluster.findings
+
+
+def of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """Before savepoints are taken of running jobs."""
+    assert job.flink is not None, "only who names jobs is asked for their savepoints"
+    cluster = facts.source_cluster
+    if cluster is not None and cluster.state not in ("running", "unknown"):
+        yield Finding(
+            "refuse",
+            f"{', '.join(job.flink.job_ids)} on {cluster.name}: {cluster.state}, and no savepoint can be taken",
+            hint='name the savepoint it ended with in "existing_savepoint_paths"',
+        )
+    if job.flink.cancel_job:
+        yield Finding(
+            "warn",
+            "records that the job reads between its savepoint and its cancellation are done twice, or lost where its "
+            "source cannot be read again",
+            hint='leave out "cancel_job": the job then ends with its savepoint, and does nothing after it',
+        )
+    elif job.flink.cancel_job is False or job.mode == "fork":
+        yield Finding(
+            "warn",
+            "the old job goes on: what it does after its savepoint is not in the new one, and both write",
+            hint='leave out "cancel_job" to stop it with its savepoint',
+        )
+    if job.stop.get("drain"):
+        yield Finding(
+            "warn",
+            "a drained job fires all its windows and timers, as at the end of all input: it is not meant to go on",
+        )
 
 
 def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
@@ -72,7 +102,7 @@ def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
         )
 
 
-def _of_changes(job: JobSpec) -> Iterator[Finding]:
+def of_changes(job: JobSpec) -> Iterator[Finding]:
     for change in job.transform:
         if change["kind"] not in CHANGES:
             yield Finding(
@@ -94,7 +124,7 @@ def _only(job: JobSpec, kind: str, *keys: str) -> bool:
     return any(change.keys() - {"kind", *keys} for change in changes)
 
 
-def _of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+def of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     target = facts.target
     if job.target is None:
         return

@@ -24,7 +24,7 @@ from stateshift.engines.flink import layout
 from stateshift.engines.flink.choosing import Choice, asked_version, chosen, metadata_of, places_of
 from stateshift.engines.flink.editing import Taken
 from stateshift.engines.flink.entries import SETTING
-from stateshift.engines.flink.findings import of_clusters, of_move, of_sources, waived
+from stateshift.engines.flink.findings import of_changes, of_clusters, of_move, of_sources, of_taking, of_target, waived
 from stateshift.engines.flink.transforms import CUT, KEEP, METADATA
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import Segment, files_of
@@ -32,7 +32,7 @@ from stateshift.formats.flink.versions import newest_for
 from stateshift.formats.marks import FOLDER
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.spec import JobSpec, Spec
-from stateshift.step import AnyStep, AwaitProgress, CompareImages, CopyFiles, SubmitJob, TransformShard
+from stateshift.step import AnyStep, AwaitProgress, CompareImages, CopyFiles, SubmitJob, TakeSavepoint, TransformShard
 from stateshift.survey import Facts, FileInfo, Finding, Image, ShardFiles, Survey
 
 
@@ -40,7 +40,42 @@ def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     if not spec.restart:
         started = _plan(job, facts, phases_of(*_start(job, facts, None)), tuple(of_clusters(facts)))
         return (replace(started, purpose="start"),)
+    if job.takes_savepoints:
+        later = _plan(job, facts, phases_of(*_start(job, facts, 0)), tuple(_of_taking(job, facts)))
+        return halt_plan(spec, job, facts), replace(later, provisional=True, facts=identity_of(facts), epoch=None)
     return (move_plan(job, facts),)
+
+
+def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+    """Take the savepoints. Where they are, the next survey is told."""
+    assert job.flink is not None, "only who names jobs is asked for their savepoints"
+    again, cancel = job.source_submit, job.flink.cancel_job
+    patience = spec.cluster(job.source_cluster).options.get("seconds_max", 600) if job.source_cluster else 600
+    steps = tuple(
+        TakeSavepoint(
+            name=f"halt/savepoint-{number}",
+            cluster=job.source_cluster or "",
+            job=job.name,
+            job_id=job_id,
+            directory=job.source,
+            stop=cancel is None and job.mode == "move",
+            cancel=bool(cancel),
+            drain=bool(job.stop.get("drain", False)),
+            native=job.stop.get("format", "canonical") == "native",
+            seconds_max=float(job.stop.get("seconds_max", patience)),
+            restart=again.options if again else None,
+            restart_environment=again.environment if again else {},
+        )
+        for number, job_id in enumerate(job.flink.job_ids)
+    )
+    halted = _plan(job, facts, phases_of(Phase("halt", steps)), ())
+    return replace(halted, purpose="halt", epoch=None, facts=identity_of(facts))
+
+
+def _of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """What can be said before there is a savepoint."""
+    found = [*of_taking(job, facts), *of_target(job, facts), *of_changes(job), *of_clusters(facts)]
+    yield from (waived(finding, job.waive) for finding in found)
 
 
 def move_plan(job: JobSpec, facts: Facts) -> Plan:

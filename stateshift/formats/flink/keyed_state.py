@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from stateshift.errors import FormatError, UnknownVersion
@@ -103,7 +104,7 @@ def _type_after(header: bytes, found: re.Match[bytes]) -> str | None:
 def sections(offsets: tuple[int, ...], end: int) -> tuple[tuple[int, int] | None, ...]:
     """(start, end) of each key group in its file, None where it is empty."""
     starts = sorted({offset for offset in offsets if offset})
-    following = dict(zip(starts, (*starts[1:], end), strict=True))
+    following = dict(pairwise((*starts, end)))
     return tuple((offset, following[offset]) if offset else None for offset in offsets)
 
 
