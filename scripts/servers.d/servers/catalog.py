@@ -1,7 +1,9 @@
-"""Which servers there are. A name without its last part means all of a kind: `hdfs` is hdfs-a and hdfs-b."""
+"""Which servers there are. A name without its last part means all of a kind: `hdfs` is hdfs-a and hdfs-b. What stands
+apart has to be named in full: `flink` is flink-a and flink-b, and flink-1.20 is a Flink of another version."""
 
 from __future__ import annotations
 
+from servers.flink import Flink
 from servers.hdfs import Hdfs
 from servers.kafka import Kafka
 from servers.livy import Livy
@@ -20,6 +22,9 @@ CATALOG: dict[str, Server] = {
         Spark("spark-b"),
         Kafka(),
         Livy(),
+        Flink("flink-a", "2.3.0"),
+        Flink("flink-b", "2.3.0"),
+        Flink("flink-1.20", "1.20.5", apart=True),
     )
 }
 NAMES = tuple(CATALOG)
@@ -27,4 +32,6 @@ NAMES = tuple(CATALOG)
 
 def named(word: str) -> tuple[str, ...]:
     """The servers that a word means; none if it means none."""
-    return (word,) if word in CATALOG else tuple(name for name in NAMES if name.startswith(f"{word}-"))
+    if word in CATALOG:
+        return (word,)
+    return tuple(name for name, server in CATALOG.items() if name.startswith(f"{word}-") and not server.apart)

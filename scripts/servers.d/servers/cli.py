@@ -88,7 +88,7 @@ def _fetch(names: list[str]) -> int:
             print(f"servers: {name} cannot be had: {reason}", file=sys.stderr)
             code = UNAVAILABLE
         else:
-            print(f"{name:8}  ready to start", flush=True)
+            print(f"{name:10}  ready to start", flush=True)
     return code
 
 
@@ -96,7 +96,7 @@ def _down(servers: Servers, names: list[str]) -> int:
     for name in reversed(names):
         if servers.place(name).made:
             servers.down(name)
-            print(f"{name:8}  stopped", flush=True)
+            print(f"{name:10}  stopped", flush=True)
     return 0
 
 
@@ -125,4 +125,4 @@ def _status(servers: Servers, names: list[str], as_json: bool) -> int:
 def _line(state: State) -> str:
     parts = [f"{role} {'is gone' if pid is None else f'pid {pid}'}" for role, pid in state.pids.items()]
     held = [f"{state.resident_mib} MiB"] if state.resident_mib else []
-    return f"{state.name:8}  {state.word:8}{', '.join([*parts, *held])}".rstrip()
+    return f"{state.name:10}  {state.word:8}{', '.join([*parts, *held])}".rstrip()

@@ -4,6 +4,7 @@
     jars("hdfs")       everything scripts/servers.d/hdfs/pom.xml names, and what that needs, by Maven
     python()           a Python of its own with the packages of the extra `servers` in pyproject.toml, by pip
     spark("3.5.9")     the home of a pyspark that scripts/sparks made
+    flink("2.3.0")     the jars of that Flink's distribution, by pip, from the package that carries them
 
 What cannot be had raises Unavailable with the reason.
 """
@@ -16,7 +17,9 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -24,6 +27,7 @@ from hashlib import sha256
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import IO
 
 from servers.faults import Unavailable
 
@@ -32,6 +36,8 @@ ROOT = HERE.parents[1]
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 JAVA_VERSION_MIN = 17
 SECONDS_MAX = 1200.0
+# In wheels (since 2.2) below pyflink/lib, before in deps/lib; nothing of ours is written in Scala or matches patterns.
+FLINK_JAR = re.compile(r"(?:^pyflink|/deps)/lib/((?!flink-scala|flink-cep)[^/]+\.jar)$")
 
 
 def cache_folder() -> Path:
@@ -87,6 +93,41 @@ def spark(version: str) -> Path:
         _run([str(script), str(sparks), version], ROOT, f"Spark {version}")
     (home,) = (sparks / version).glob("lib/python3*/site-packages/pyspark")
     return home
+
+
+def flink(version: str) -> Path:
+    """The folder that holds its jars: what clusters run with, and what jobs are compiled against."""
+
+    def fetch(place: Path) -> None:
+        package = place / "package"
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
+        words = [*pip, "--no-deps", "--dest", str(package), f"apache-flink-libraries=={version}"]
+        _run(words, place, f"Flink {version}")
+        (carrier,) = package.iterdir()
+        (place / "lib").mkdir()
+        for name, content in _members(carrier):
+            kept = FLINK_JAR.search(name)
+            if kept is not None:
+                with (place / "lib" / kept[1]).open("wb") as jar:
+                    shutil.copyfileobj(content, jar, 1 << 20)
+        shutil.rmtree(package)
+
+    return _once(f"flink-{version}", fetch) / "lib"
+
+
+def _members(package: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    """Of a wheel, or of an archive of sources."""
+    if package.suffix == ".whl":
+        with zipfile.ZipFile(package) as wheel:
+            for name in wheel.namelist():
+                with wheel.open(name) as content:
+                    yield name, content
+    else:
+        with tarfile.open(package) as archive:
+            for member in archive:
+                content = archive.extractfile(member) if member.isfile() else None
+                if content is not None:
+                    yield member.name, content
 
 
 def _once(name: str, fetch: Callable[[Path], None], moves: bool = True) -> Path:

@@ -29,6 +29,7 @@ class Stage:
 
 class Server(ABC):
     name: str
+    apart: bool = False  # not meant by the name of its kind
 
     @property
     @abstractmethod
