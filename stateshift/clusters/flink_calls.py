@@ -35,6 +35,7 @@ from stateshift.clusters.rest import Refused, Service, Unanswered
 from stateshift.errors import ClusterError
 
 _FLINK, _EXAMPLE = "Flink", "http://jobmanager:8081"
+OUTAGE_SECONDS: Final = 30.0
 _PASSWORD: Final = "STATESHIFT_FLINK_PASSWORD"
 @dataclass(frozen=True)
 class FlinkCalls:
@@ -43,6 +44,11 @@ class FlinkCalls:
     cluster: str
     url: str
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def outage_seconds(self) -> float:
+        """How long Flink may be silent while something is waited for: a JobManager takes a while to be started anew."""
+        return float(self.options.get("outage_seconds", OUTAGE_SECONDS))
 
     def version(self) -> str | None:
         told = self._call("GET", "/config").get("flink-version")

@@ -12,7 +12,6 @@ from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
 
 _SINCE = (1, 18)
-_OUTAGE_SECONDS = 30.0
 
 
 def rescale(
@@ -32,7 +31,7 @@ def rescale(
     if _is_so(job, parallelism):
         return
     calls.set_parallelism(id, wanted_parallelism(calls.parallelism(id), parallelism))
-    look = through_outages(lambda: _is_so(_job(calls, id), parallelism) or None, _OUTAGE_SECONDS)
+    look = through_outages(lambda: _is_so(_job(calls, id), parallelism) or None, calls.outage_seconds)
     if not wait_for(look, seconds_max, interrupt):
         runs = {v.name: v.parallelism for v in _job(calls, id).vertices if v.id in parallelism}
         told = ", ".join(f"{name} with {count}" for name, count in runs.items())

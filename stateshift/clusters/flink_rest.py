@@ -2,7 +2,7 @@
 id, and whoever knows the tag finds it.
 
     options      url, auth, user, password_file, token_file, header_files, ca_file, cert_file, key_file,
-                 request_seconds, settle_seconds, flink_configuration, application, state_dir
+                 request_seconds, settle_seconds, outage_seconds, flink_configuration, application, state_dir
     submission   jar (a file here, uploaded once) or jar_id (one that is there), entry_class, arguments, parallelism,
                  allow_non_restored_state, claim_mode (no_claim or legacy), flink_configuration
     stopping     job_id or job_ids, of jobs that we did not submit, or job_name; else it has the job's name
@@ -11,6 +11,7 @@ The submission's location is the savepoint that the job is restored from; empty,
 wherever `{checkpoint}` does in an argument, as the job and the tag do (IS-6). Its claim is always Flink's to leave the
 files alone: with `claim` it would delete them, and they may be the only copy.
 
+While something is waited for, Flink may be silent for `outage_seconds`: its JobManager may be started anew.
 `application` says that this is a cluster of one application, which goes when the application has ended; it takes no
 submissions. A job that failed before it was anything (its savepoint did not fit, say) was not started: the tag's next
 attempt has another id. Flink forgets jobs an hour after they ended, and all of them when its JobManager is started anew
@@ -30,7 +31,7 @@ from stateshift.clusters.credentials import AUTHENTICATION
 from stateshift.clusters.flink_calls import FlinkCalls
 from stateshift.clusters.flink_jobs import attempts, job_id, named, running_of, status_of, told_of
 from stateshift.clusters.flink_rescale import rescale
-from stateshift.clusters.flink_savepoints import OUTAGE_SECONDS, take_savepoint
+from stateshift.clusters.flink_savepoints import take_savepoint
 from stateshift.clusters.flink_submit import SUBMIT_OPTIONS, jar_there, read_submit, run_body
 from stateshift.clusters.flink_values import Job, is_job_id
 from stateshift.clusters.hosts import host_of
@@ -63,6 +64,7 @@ CLUSTER_OPTIONS = {
     "key_file": TEXT,
     "request_seconds": SECONDS,
     "settle_seconds": SECONDS,
+    "outage_seconds": SECONDS,
     "flink_configuration": SETTINGS,
     "application": FLAG,
     "state_dir": TEXT,
@@ -244,7 +246,7 @@ class FlinkRest:
             job = calls.job(id)
             return None if job is not None and job.state.alive else True
 
-        if not wait_for(through_outages(ended, OUTAGE_SECONDS), request.seconds_max, self.interrupt):
+        if not wait_for(through_outages(ended, calls.outage_seconds), request.seconds_max, self.interrupt):
             raise ClusterError(
                 f"{id}, the job {request.job}, still runs {request.seconds_max:g} s after it was cancelled",
                 cluster=self.name,

@@ -26,7 +26,6 @@ from stateshift.clusters.rest import Unanswered, through_outages
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
 
-OUTAGE_SECONDS = 30.0  # a JobManager that is started again answers within that
 _ENDS = {"FINISHED", "CANCELED", "FAILED"}
 
 
@@ -165,7 +164,7 @@ class _Taking:
         return None
 
     def _wait(self, look: Callable[[], Any], until: float) -> Any:
-        patient = through_outages(look, OUTAGE_SECONDS)
+        patient = through_outages(look, self.calls.outage_seconds)
         try:
             return wait_for(patient, max(0.0, until - time.monotonic()), self.interrupt)
         except Unanswered as silent:
