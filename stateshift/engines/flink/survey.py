@@ -8,7 +8,7 @@ The state itself is not read: that is what `deep` is for.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Any
 
@@ -22,6 +22,7 @@ from stateshift.formats.flink.properties import Properties, decode_properties
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import AbsoluteFile, RelativeFile, Segment, files_of
 from stateshift.formats.flink.versions import WRITTEN_BY
+from stateshift.formats.marks import FOLDER
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.survey import EmbeddedPath, FileInfo, Finding, Image, ShardFiles, Survey
@@ -46,16 +47,24 @@ def find(storage: Storage) -> tuple[str, str]:
 
 
 def image_folder(storage: Storage) -> str | None:
-    """Where `_metadata` lies: here, or in the newest checkpoint of a job's folder."""
+    """Where `_metadata` lies: here, or below, if one savepoint or one job's checkpoints do; of these, the newest."""
     if storage.stat(layout.METADATA) is not None:
         return ""
-    found = []
-    for file in storage.list():
-        name, _, rest = file.path.partition("/")
-        number = layout.CHECKPOINT.fullmatch(name)
-        if number and rest == layout.METADATA:
-            found.append((int(number[1]), name))
-    return max(found)[1] if found else None
+    below = _images_below(storage.list())
+    jobs = {layout.folder_of(folder) if _number(folder) is not None else folder for folder in below}
+    return max(below, key=lambda folder: (_number(folder) or 0, folder)) if len(jobs) == 1 else None
+
+
+def _images_below(files: Iterable[FileInfo]) -> list[str]:
+    """The folders that hold an image, of the first two levels."""
+    found = (layout.folder_of(file.path) for file in files if file.path.endswith(f"/{layout.METADATA}"))
+    return sorted(folder for folder in found if folder.count("/") <= 1 and FOLDER not in folder)
+
+
+def _number(folder: str) -> int | None:
+    """Of a checkpoint."""
+    found = layout.CHECKPOINT.fullmatch(folder.rpartition("/")[2])
+    return int(found[1]) if found else None
 
 
 def survey(
@@ -69,10 +78,11 @@ def survey(
     metadata_path = layout.under(at, layout.METADATA)
     if storage.stat(metadata_path) is None:
         files = tuple(sorted(storage.list(at)))
-        return Survey(storage.location, None, "foreign" if files else "empty", files)
+        several = tuple(_several(storage, files))
+        return Survey(storage.location, None, "foreign" if files else "empty", files, (), several)
     image, files = _image(storage, at, metadata_path, uids)
-    kind = "checkpoint" if image.details.get("kind") == "checkpoint" else "savepoint"
-    return Survey(storage.location, "flink", kind, files, (image,))  # type: ignore[arg-type]
+    is_checkpoint = image.details.get("kind") == "checkpoint"
+    return Survey(storage.location, "flink", "checkpoint" if is_checkpoint else "savepoint", files, (image,))
 
 
 def _image(storage: Storage, at: str, path: str, uids: tuple[str, ...]) -> tuple[Image, tuple[FileInfo, ...]]:
@@ -111,6 +121,17 @@ def _image(storage: Storage, at: str, path: str, uids: tuple[str, ...]) -> tuple
         findings=tuple(findings),
         details=_details(metadata, properties, places, at),
     ), files  # fmt: skip
+
+
+def _several(storage: Storage, files: tuple[FileInfo, ...]) -> Iterator[Finding]:
+    below = _images_below(files)
+    if len(below) > 1:
+        first = locations.join(storage.location, below[-1])
+        yield Finding(
+            "refuse",
+            f"{storage.location} holds {len(below)} savepoints or checkpoints ({', '.join(below[:3])}, ...)",
+            hint=f"name one of them: stateshift inspect {quote(first)}",
+        )
 
 
 def _broken(at: str, path: str, error: FormatError) -> Image:

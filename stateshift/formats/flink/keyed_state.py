@@ -33,7 +33,7 @@ KINDS: Final = {0: "keyed", 1: "operator", 2: "broadcast", 3: "timers", 4: "keye
 
 _ANCHOR: Final = re.compile(
     rb"\0\0\0([\0-\4])\0\0\0(?:[\0-\x08]\0\x10KEYED_STATE_TYPE\0(.)|[\0-\x08]\0\x20OPERATOR_STATE_DISTRIBUTION_MODE\0(.)"
-    rb"|\0\0\0\0\1\0\x10VALUE_SERIALIZER)",
+    rb"|\0\0\0\0\x01\0\x10VALUE_SERIALIZER)",
     re.DOTALL,
 )
 _SNAPSHOT: Final = re.compile(rb"[\w.$]*?(\w+Snapshot)(?![\w$])", re.ASCII)

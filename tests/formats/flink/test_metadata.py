@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -66,10 +67,8 @@ def test_a_flipped_bit_is_refused_or_read_as_what_it_says(path: Path) -> None:
         for bit in (0, 7):
             damaged = bytearray(content)
             damaged[place] ^= 1 << bit
-            try:
+            with suppress(FormatError):
                 assert encode_metadata(decode_metadata(bytes(damaged))) == bytes(damaged)
-            except FormatError:
-                pass
 
 
 @pytest.mark.parametrize(("content", "fact"), [

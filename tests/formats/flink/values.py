@@ -95,8 +95,9 @@ def file_delta(draw: st.DrawFn) -> FileDelta:
 
 
 memory_delta = st.builds(
-    MemoryDelta, small, small, sizes, sizes, st.lists(st.tuples(st.integers(-1, 9), blobs), max_size=2).map(tuple), words
-)
+    MemoryDelta, small, small, sizes, sizes,
+    st.lists(st.tuples(st.integers(-1, 9), blobs), max_size=2).map(tuple), words,
+)  # fmt: skip
 
 
 @st.composite
