@@ -36,8 +36,8 @@ ROOT = HERE.parents[1]
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 JAVA_VERSION_MIN = 17
 SECONDS_MAX = 1200.0
-# In wheels (since 2.2) below pyflink/lib, before in deps/lib; nothing of ours is written in Scala or matches patterns.
-FLINK_JAR = re.compile(r"(?:^pyflink|/deps)/lib/((?!flink-scala|flink-cep)[^/]+\.jar)$")
+# In wheels (since 2.2) below pyflink/lib, before in deps/lib. Nothing of ours is written in Scala.
+FLINK_JAR = re.compile(r"(?:^pyflink|/deps)/lib/((?!flink-scala)[^/]+\.jar)$")
 
 
 def cache_folder() -> Path:
@@ -112,7 +112,7 @@ def flink(version: str) -> Path:
                     shutil.copyfileobj(content, jar, 1 << 20)
         shutil.rmtree(package)
 
-    return _once(f"flink-{version}", fetch) / "lib"
+    return _once(f"flink-{version}-{_sign(FLINK_JAR.pattern.encode())}", fetch) / "lib"
 
 
 def _members(package: Path) -> Iterator[tuple[str, IO[bytes]]]:

@@ -146,6 +146,10 @@ def _properties(place: Place, version: str) -> dict[str, str]:
         savepoints: (data / "savepoints").as_uri(),
         # Both start at once: the TaskManager would try again after ten seconds only.
         "cluster.registration.error-delay": "500",
+        # What is told of a job is as old as this; three seconds by default, which tests would wait for at each step.
+        "web.refresh-interval": "500",
+        # A TaskManager finds the JobManager that was started again when two of these have failed.
+        "heartbeat.interval": "2000",
         "classloader.check-leaked-classloader": "false",
     }
 
