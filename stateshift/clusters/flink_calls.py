@@ -141,8 +141,10 @@ class FlinkCalls:
 
     def _told(self, error: Refused | Unanswered, cause: Cause, path: str) -> ClusterError:
         """The same error, in its own words. A failure that says what is wrong is a refusal."""
-        status, hint = error.status or 0, cause.hint or _hint_of(error.status or 0, path) or error.hint
-        fact = f"{redact(self.url)}: {cause.fact}"
+        status = error.status or 0
+        hint = cause.hint or _hint_of(status, path) or error.hint or "the JobManager's log has all of it"
+        what = next((words for end, words in _FAILED.items() if path.endswith(end)), None)
+        fact = f"{redact(self.url)}: {f'{what}: ' if what else ''}{cause.fact}"
         if isinstance(error, Refused) or (status == 500 and cause.certain):
             return Refused(fact, status, error.told, cluster=self.cluster, hint=hint)
         return Unanswered(fact, status, error.told, cluster=self.cluster, hint=hint)
@@ -163,6 +165,7 @@ class FlinkCalls:
             ) from error
 
 
+_FAILED: Final = {"/run": "the job was not started", "/upload": "the jar was not taken"}
 _WAYS_OUT: Final[Mapping[int, str]] = {
     401: 'give the cluster "auth" and "user", with the password in STATESHIFT_FLINK_PASSWORD or a "password_file"; or '
     'a "token_file"; or "header_files" for a gateway before it',

@@ -23,9 +23,13 @@ _SAYS_NOTHING = re.compile(
 )
 # Of these nobody knows whether what was asked for has happened, or will.
 _UNCERTAIN = re.compile(r"Timeout|Fencing|RpcConnection|RecipientUnreachable|RemoteTransport|LeaderElection")
+# A wrapper around a cause whose message is the cause, and one that says nothing.
+_EMPTY = re.compile(r": (?:[\w$]+\.)+\w*(?:Exception|Error)$|: Caught unexpected exception")
 _FACT_MAX: Final = 500
 
 _DAMAGED = "see what it is: stateshift verify LOCATION"
+# What failed on the way is told by the last cause, what to do by this one.
+_RESTORING: Final = r"Could not restore (?:keyed|operator) state"
 _WAYS_OUT: Final = tuple(
     (re.compile(pattern), hint)
     for pattern, hint in {
@@ -47,6 +51,10 @@ _WAYS_OUT: Final = tuple(
         r"Cannot find (?:checkpoint or savepoint|meta data) file": (
             "the savepoint has to be where the cluster's JobManager finds it under this very location"
         ),
+        _RESTORING: (
+            "the state does not fit the job, or its files are not what they should be (stateshift verify LOCATION): a "
+            "native savepoint is restored by the state backend that wrote it alone, a canonical one by any"
+        ),
         r"Unexpected magic number|^EOFException": _DAMAGED,
         r"does not support enforcing a full snapshot": (
             'a job with a changelog is restored without it: "flink_configuration": '
@@ -57,7 +65,7 @@ _WAYS_OUT: Final = tuple(
         ),
         r"entry point class|Neither a 'Main-Class'": '"entry_class" has to be the class in the jar whose main is run',
         r"Jar file .* does not exist": '"jar_id" has to be one that GET /jars of the cluster lists; or give it a "jar"',
-        r"Could not find a file system implementation for scheme|Hadoop is not in the classpath": (
+        r"Could not find a file system implementation for scheme": (
             "put the plugin of that file system into the cluster's plugins folder, or name another location"
         ),
         r"Failed to create savepoint directory|Could not flush and close the file system output": (
@@ -109,14 +117,10 @@ def cause_of(told: Any) -> Cause | None:
     chain = list(_chain(text))
     if not chain:
         lines = [line for line in text.splitlines() if not _NOISE.match(line)]
-        return _known(lines[-1:]) or (Cause(_shown(lines[-1]), certain=False) if lines else None)
+        return Cause(_shown(lines[-1]), _known(lines[-1:])[1], certain=False) if lines else None
     certain = not any(_UNCERTAIN.search(one.partition(":")[0]) for one in chain)
-    known = _known(chain[::-1])
-    if known is not None:
-        return Cause(known.fact, known.hint, certain)
-    # The last one that says more than its name, unless the very last has a name that says something.
-    last = next((one for one in chain[::-1] if ": " in one or not _SAYS_NOTHING.fullmatch(one)), chain[-1])
-    return Cause(_shown(last), None, certain)
+    known, hint = _known(chain)
+    return Cause(_shown(known) if known is not None and ": " in known else _last(chain), hint, certain)
 
 
 def without_frames(stack: str) -> list[str]:
@@ -141,12 +145,22 @@ def _chain(text: str) -> Iterator[str]:
         yield current
 
 
-def _known(causes: list[str]) -> Cause | None:
-    for cause in causes:
-        for pattern, hint in _WAYS_OUT:
-            if pattern.search(cause):
-                return Cause(_shown(cause), hint)
-    return None
+def _last(chain: list[str]) -> str:
+    """The last that says something; the name alone only behind what it happened to."""
+    root = chain[-1]
+    if ": " in root:
+        return _shown(root)
+    context = next((_shown(one) for one in chain[-2::-1] if ": " in one and not _EMPTY.search(one)), "")
+    return f"{context} ({root})" if context else root
+
+
+def _known(chain: list[str]) -> tuple[str | None, str | None]:
+    """The cause that tells what is the matter, where one does, and the way out: the nearest to the root."""
+    for pattern, hint in _WAYS_OUT:
+        found = next((cause for cause in chain[::-1] if pattern.search(cause)), None)
+        if found is not None:
+            return (found if pattern.pattern != _RESTORING else None), hint
+    return None, None
 
 
 def _shown(cause: str) -> str:

@@ -148,7 +148,7 @@ def test_a_cluster_that_takes_no_jars_says_so_before_a_job_is_begun(server: Fake
         (MISFIT, f"Cannot map checkpoint/savepoint state for operator {COUNT}", "allow_non_restored_state"),
         ("java.lang.IllegalStateException: Max parallelism mismatch", "Max parallelism mismatch", "repartition"),
         ("java.lang.IllegalArgumentException: Unrecognized checkpoint version number: 6", "number: 6", "convert"),
-        ("java.io.EOFException", "EOFException", "verify"),
+        ("java.io.EOFException", "the job was not started: The main method caused an error: Failed. (EOF", "verify"),
         ("java.io.FileNotFoundException: Cannot find checkpoint or savepoint file 'x'", "Cannot find", "JobManager"),
     ],
 )

@@ -56,16 +56,19 @@ def counting(
 ) -> Submission:
     arguments = ["--keys", str(KEYS), "--output", str(folder / "out"), "--checkpoint-ms", "200", *words]
     known = {"jar": str(jar(real.lib)), "entry_class": "jobs.Count", "arguments": arguments, "parallelism": 2}
-    return Submission(tag, "orders", at, options={**known, **options})
+    return Submission(f"{tag} of {folder}", "orders", at, options={**known, **options})
 
 
-def runs(flink: FlinkRest, tag: str = "run-1.orders", epochs: int = 1) -> str:
-    """Once all its tasks do, and so many checkpoints have been completed."""
-    first = flink.progress(tag).restored_epoch or 0
-    until(lambda: (now := flink.progress(tag)).running and (now.epoch or 0) >= first + epochs)
-    id = flink.find(tag).id
-    assert id is not None
+def begun(flink: FlinkRest, submission: Submission) -> str:
+    """Its id, once all its tasks run and a checkpoint has been completed."""
+    id = flink.submit(submission)
+    runs(flink, submission.tag)
     return id
+
+
+def runs(flink: FlinkRest, tag: str) -> None:
+    first = flink.progress(tag).restored_epoch or 0
+    until(lambda: (now := flink.progress(tag)).running and (now.epoch or 0) > first, 60.0)
 
 
 def stopping(id: str, folder: Path, **more: Any) -> SavepointRequest:
@@ -93,7 +96,8 @@ def test_a_job_that_is_stopped_with_a_savepoint_goes_on_from_it_with_nothing_los
     id = flink.submit(first)
     assert flink.submit(first) == id == job_id(first.tag)
     until(lambda: len(written(tmp_path)) > 50)
-    request = stopping(runs(flink), tmp_path, native=native)
+    runs(flink, first.tag)
+    request = stopping(id, tmp_path, native=native)
     location = flink.savepoint(request)
     assert real.ask(f"/jobs/{id}")["state"] == "FINISHED"
     assert opened(real, tmp_path / "elsewhere").savepoint(request) == location
@@ -122,8 +126,7 @@ def test_one_jar_is_sent_once_and_the_version_is_flinks(real: Cluster, flink: Fl
 def test_what_runs_is_found_by_id_and_by_name_and_two_of_a_name_are_not_confused(
     real: Cluster, flink: FlinkRest, tmp_path: Path
 ) -> None:
-    flink.submit(counting(real, tmp_path, "--max-parallelism", "16"))
-    id = runs(flink)
+    id = begun(flink, counting(real, tmp_path, "--max-parallelism", "16"))
     (found,) = flink.running(id)
     assert found.name == "orders"
     assert {(count, most) for _, count, most in found.vertices.values()} == {(1, 16), (2, 16)}
@@ -131,8 +134,7 @@ def test_what_runs_is_found_by_id_and_by_name_and_two_of_a_name_are_not_confused
     elsewhere = opened(real, tmp_path / "elsewhere")
     by_name = StopRequest("orders", "file:///nowhere")
     assert elsewhere.find_source(by_name).id == id
-    other = flink.submit(counting(real, tmp_path / "two", tag="run-2.orders"))
-    until(lambda: flink.progress("run-2.orders").running)
+    other = begun(flink, counting(real, tmp_path / "two"))
     with pytest.raises(ClusterError, match="2 jobs called 'orders'") as raised:
         elsewhere.find_source(by_name)
     assert id in raised.value.fact and other in raised.value.fact
@@ -149,8 +151,8 @@ def test_what_runs_is_found_by_id_and_by_name_and_two_of_a_name_are_not_confused
 def test_each_kind_of_savepoint_is_taken_once_for_its_tag(
     real: Cluster, flink: FlinkRest, tmp_path: Path, change: dict[str, Any], state: str
 ) -> None:
-    flink.submit(counting(real, tmp_path))
-    request = stopping(runs(flink), tmp_path, **change)
+    id = begun(flink, counting(real, tmp_path))
+    request = stopping(id, tmp_path, **change)
     location = flink.savepoint(request)
     assert real.ask(f"/jobs/{request.job_id}")["state"] == state
     assert flink.savepoint(request) == location
@@ -160,8 +162,8 @@ def test_each_kind_of_savepoint_is_taken_once_for_its_tag(
 def test_a_savepoint_that_fails_stops_nothing_and_is_asked_for_again(
     real: Cluster, flink: FlinkRest, tmp_path: Path
 ) -> None:
-    flink.submit(counting(real, tmp_path))
-    request = replace(stopping(runs(flink), tmp_path), directory="file:///proc/nowhere")
+    id = begun(flink, counting(real, tmp_path))
+    request = replace(stopping(id, tmp_path), directory="file:///proc/nowhere")
     for _ in range(2):
         with pytest.raises(ClusterError, match="Failed to create savepoint directory") as raised:
             flink.savepoint(request)
@@ -173,8 +175,8 @@ def test_a_savepoint_that_fails_stops_nothing_and_is_asked_for_again(
 def test_a_job_on_forst_is_stopped_natively_and_no_other_way(real: Cluster, flink: FlinkRest, tmp_path: Path) -> None:
     if str(flink.version()).startswith("1."):
         return  # it came with 2.0
-    flink.submit(counting(real, tmp_path, "--flink.state.backend.type", "forst"))
-    request = stopping(runs(flink), tmp_path)
+    id = begun(flink, counting(real, tmp_path, "--flink.state.backend.type", "forst"))
+    request = stopping(id, tmp_path)
     with pytest.raises(ClusterError, match="ForSt, which writes no canonical savepoint"):
         flink.savepoint(request)
     assert real.ask(f"/jobs/{request.job_id}")["state"] == "RUNNING"
@@ -185,8 +187,8 @@ def test_a_job_on_forst_is_stopped_natively_and_no_other_way(real: Cluster, flin
 def test_a_savepoint_that_does_not_fit_is_told_in_a_line_and_the_mended_job_starts_under_the_same_tag(
     real: Cluster, flink: FlinkRest, tmp_path: Path
 ) -> None:
-    flink.submit(counting(real, tmp_path, "--max-parallelism", "8"))
-    location = flink.savepoint(stopping(runs(flink), tmp_path))
+    id = begun(flink, counting(real, tmp_path, "--max-parallelism", "8"))
+    location = flink.savepoint(stopping(id, tmp_path))
     misfits = {
         "Max parallelism mismatch": counting(real, tmp_path, "--max-parallelism", "16", tag="two", at=location),
         "maximum parallelism .8. of the restored": counting(real, tmp_path, tag="two", at=location, parallelism=9),
@@ -196,7 +198,7 @@ def test_a_savepoint_that_does_not_fit_is_told_in_a_line_and_the_mended_job_star
         "EOFException": counting(real, tmp_path, tag="two", at=edited(location, 0, None)),
         "entry point class 'Nope'": counting(real, tmp_path, tag="two", entry_class="Nope"),
         "a name without a value: odd": counting(real, tmp_path, "odd", tag="two"),
-        "Jar file .* does not exist": Submission("two", "orders", "", options={"jar_id": "none.jar"}),
+        "Jar file .* does not exist": Submission(f"two of {tmp_path}", "orders", "", options={"jar_id": "none.jar"}),
         "Cannot map checkpoint/savepoint state for operator [0-9a-f]{32}": counting(
             real, tmp_path, "--counters", "payments", tag="two", at=location
         ),
@@ -204,10 +206,9 @@ def test_a_savepoint_that_does_not_fit_is_told_in_a_line_and_the_mended_job_star
     for fact, submission in misfits.items():
         assert re.search(fact, refused(flink, submission).fact)
     mended = counting(real, tmp_path, "--counters", "payments", tag="two", at=location, allow_non_restored_state=True)
-    id = flink.submit(mended)
-    assert id != job_id("two")
-    assert runs(flink, "two") == id
-    assert opened(real, tmp_path / "elsewhere").find("two").id == id
+    id = begun(flink, mended)
+    assert id != job_id(mended.tag)
+    assert opened(real, tmp_path / "elsewhere").find(mended.tag).id == id
 
 
 def edited(location: str, at: int, byte: int | None) -> str:
@@ -227,36 +228,37 @@ def edited(location: str, at: int, byte: int | None) -> str:
 def test_a_job_without_slots_is_queued_and_one_that_restarts_over_and_over_says_why(
     real: Cluster, flink: FlinkRest, tmp_path: Path
 ) -> None:
-    flink.submit(counting(real, tmp_path, tag="wide", parallelism=20))
-    until(lambda: real.ask(f"/jobs/{job_id('wide')}")["state"] == "RUNNING")
-    status = flink.find("wide")
+    wide = counting(real, tmp_path, tag="wide", parallelism=20)
+    id = flink.submit(wide)
+    until(lambda: real.ask(f"/jobs/{id}")["state"] == "RUNNING")
+    status = flink.find(wide.tag)
     assert (status.state, status.detail) == (JobState.QUEUED, "waits for slots")
-    assert not flink.progress("wide").running
-    assert not flink.stop(StopRequest("orders", "", "wide")).state.alive
-    flink.submit(counting(real, tmp_path))
-    location = flink.savepoint(stopping(runs(flink), tmp_path, native=True))
+    assert not flink.progress(wide.tag).running
+    assert not flink.stop(StopRequest("orders", "", wide.tag)).state.alive
+    id = begun(flink, counting(real, tmp_path))
+    location = flink.savepoint(stopping(id, tmp_path, native=True))
     rocks = counting(real, tmp_path, "--flink.state.backend.type", "rocksdb", tag="rocks", at=location)
     flink.submit(rocks)
-    until(lambda: (flink.find("rocks").detail or "").startswith("restarting: "))
-    assert "KeyGroup" in str(flink.find("rocks").detail)
-    assert not flink.progress("rocks").running
-    log = flink.log("rocks")
+    until(lambda: (flink.find(rocks.tag).detail or "").startswith("restarting: "))
+    assert "Could not restore keyed state backend" in str(flink.find(rocks.tag).detail)
+    assert not flink.progress(rocks.tag).running
+    log = flink.log(rocks.tag)
     assert "Caused by" in log and "\tat " not in log
 
 
 def test_a_job_that_went_on_from_its_own_checkpoint_still_comes_from_its_image(
     server: tuple[Servers, str], real: Cluster, flink: FlinkRest, tmp_path: Path
 ) -> None:
-    flink.submit(counting(real, tmp_path))
-    location = flink.savepoint(stopping(runs(flink), tmp_path))
-    flink.submit(counting(real, tmp_path, tag="run-1.again", at=location))
-    id = runs(flink, "run-1.again")
+    id = begun(flink, counting(real, tmp_path))
+    location = flink.savepoint(stopping(id, tmp_path))
+    again = counting(real, tmp_path, tag="run-1.again", at=location)
+    id = begun(flink, again)
     servers, name = server
     servers.kill(name, "taskmanager")
     servers.up(name)
     until(lambda: f"/{id}/" in str(real.ask(f"/jobs/{id}/checkpoints")["latest"]["restored"]))
-    runs(flink, "run-1.again")
-    progress = flink.progress("run-1.again")
+    runs(flink, again.tag)
+    progress = flink.progress(again.tag)
     assert progress.restored == location
     assert (progress.epoch or 0) > (progress.restored_epoch or 0) > 0
 
@@ -265,8 +267,8 @@ def test_a_job_that_the_jobmanager_forgot_is_unknown_and_its_savepoint_is_not(
     server: tuple[Servers, str], real: Cluster, flink: FlinkRest, tmp_path: Path
 ) -> None:
     submission = counting(real, tmp_path)
-    id = flink.submit(submission)
-    request = stopping(runs(flink), tmp_path)
+    id = begun(flink, submission)
+    request = stopping(id, tmp_path)
     location = flink.savepoint(request)
     servers, name = server
     servers.kill(name, "jobmanager")
@@ -287,8 +289,7 @@ def test_parallelism_is_changed_while_the_job_runs_and_nothing_is_lost(tmp_path:
     with group(tmp_path / "root", "flink-a", STATESHIFT_FLINK_CONF=str(conf)) as servers:
         real = cluster_of(servers, "flink-a")
         flink = opened(real, tmp_path / "state")
-        flink.submit(counting(real, tmp_path, "--max-parallelism", "4"))
-        id = runs(flink)
+        id = begun(flink, counting(real, tmp_path, "--max-parallelism", "4"))
         counts = [vertex for vertex, told in flink.running(id)[0].vertices.items() if "count" in told[0]]
         with pytest.raises(ClusterError, match="cannot run 5 times: its max parallelism is 4"):
             flink.rescale(id, dict.fromkeys(counts, 5))
@@ -301,8 +302,7 @@ def test_parallelism_is_changed_while_the_job_runs_and_nothing_is_lost(tmp_path:
 
 
 def test_a_scheduler_that_cannot_change_parallelism_says_so(real: Cluster, flink: FlinkRest, tmp_path: Path) -> None:
-    flink.submit(counting(real, tmp_path))
-    id = runs(flink)
+    id = begun(flink, counting(real, tmp_path))
     with pytest.raises(ClusterError, match="does not support changing the parallelism") as raised:
         flink.rescale(id, dict.fromkeys(flink.running(id)[0].vertices, 3))
     assert "jobmanager.scheduler: adaptive" in str(raised.value.hint)
