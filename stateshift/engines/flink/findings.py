@@ -104,6 +104,14 @@ def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
             f"{survey.location} was drained: its windows and timers have fired as at the end of all input",
             hint="a job that goes on needs a savepoint that was taken without drain",
         )
+    backends = {o.provider.rpartition(" ")[2] for o in image.operators if o.provider} & {"rocksdb", "hashmap"}
+    if backends:
+        names = " and ".join(sorted(backends))
+        yield Finding(
+            "note",
+            f"{survey.location} is in the format of the {names} backend, which the job that starts from it has to use: "
+            "a canonical savepoint fits any",
+        )
     if image.details.get("kind") == "checkpoint":
         yield Finding(
             "note",
