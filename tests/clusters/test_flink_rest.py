@@ -233,7 +233,10 @@ def test_why_a_job_restarts_over_and_over_is_told_without_secrets_and_frames(ser
         stack("java.lang.IllegalStateException: the first time"),
     ]  # fmt: skip
     status = flink.find(ORDERS.tag)
-    assert status.detail == "restarting: StateMigrationException: The new serializer is not compatible, token=***"
+    assert status.detail == (
+        "restarting: Could not restore keyed state backend: StateMigrationException: The new serializer is not "
+        "compatible, token=***"
+    )
     log = flink.log(ORDERS.tag)
     assert log.splitlines()[-1].endswith("StateMigrationException: The new serializer is not compatible, token=***")
     assert "the first time" in log.splitlines()[1]
