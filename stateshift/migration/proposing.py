@@ -80,7 +80,8 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
     and what is asked of them before anything moves (`preflight`)."""
     kind = engine(spec.engine)
     if job.submit is not None and job.target_cluster is not None:
-        check_submit(spec.cluster(job.target_cluster).kind, job.submit.options, f"/jobs/{spec.jobs.index(job)}/submit")
+        number = [one.name for one in spec.jobs].index(job.name)
+        check_submit(spec.cluster(job.target_cluster).kind, job.submit.options, f"/jobs/{number}/submit")
     source, found = _source(kind, job, doors)
     survey = kind.own_part(spec, job, _surveyed(found, source))
     facts = Facts(

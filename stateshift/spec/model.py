@@ -25,7 +25,7 @@ from typing import Any, Literal
 # The findings that may be waived, by the names that the findings give.
 WAIVERS = (
     *("paths-stay", "older-target", "zip-format", "operators-stay"),
-    *("permission", "space", "target-reach", "lost-offsets", "list-state"),
+    *("permission", "space", "target-reach", "lost-offsets", "list-state", "kryo"),
 )
 
 Mode = Literal["move", "fork"]

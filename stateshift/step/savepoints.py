@@ -54,7 +54,7 @@ class TakeSavepoint(NoFiles):
 
     def _request(self, world: World) -> SavepointRequest:
         return SavepointRequest(
-            tag=f"{tag_of(world, self.job)}.{self.job_id}",
+            tag=tag_of(world, self.job_id),  # jobs that divide it take one savepoint, and start it again once
             job_id=self.job_id,
             directory=self.directory,
             stop=self.stop,
@@ -79,7 +79,7 @@ class TakeSavepoint(NoFiles):
         image = evidence["image"]
         if self.restart is None:
             return [f"{self.job} is stopped: start it again from {image} (no source_submit in the spec)"]
-        tag = f"{tag_of(world, self.job)}.{self.job_id}.restart"
+        tag = f"{tag_of(world, self.job_id)}.restart"
         cluster.submit(Submission(tag, self.job, image, None, dict(self.restart), dict(self.restart_environment)))
         return []
 

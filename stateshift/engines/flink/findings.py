@@ -39,12 +39,16 @@ def of_sources(surveys: tuple[Survey, ...]) -> Iterator[Finding]:
             yield from _of_image(survey, image)
 
 
-def of_move(job: JobSpec, facts: Facts, surveys: tuple[Survey, ...], choice: Choice) -> tuple[Finding, ...]:
+def of_move(
+    job: JobSpec, facts: Facts, surveys: tuple[Survey, ...], choice: Choice, others: frozenset[str] | None
+) -> tuple[Finding, ...]:
+    """`others` are the operators that jobs take which divide the source with this one; None where none does."""
     found = (
         *of_sources(surveys),
         *of_changes(job),
         *of_target(job, facts),
-        *_of_choice(job, surveys, choice),
+        *_of_choice(surveys, choice),
+        *_of_left(choice, others),
         *_of_versions(job, facts, surveys),
         *of_room(job, facts),
         *of_clusters(facts),
@@ -68,6 +72,9 @@ def of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             f"{', '.join(job.flink.job_ids)} on {cluster.name}: {cluster.state}, and no savepoint can be taken",
             hint='name the savepoint it ended with in "existing_savepoint_paths"',
         )
+    if job.target is not None:
+        yield Finding("note", "what is copied, and what is written anew, is planned from the savepoints, once they are "
+                      "taken")  # fmt: skip
     if job.flink.cancel_job:
         yield Finding(
             "warn",
@@ -136,7 +143,7 @@ def of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _of_choice(job: JobSpec, surveys: tuple[Survey, ...], choice: Choice) -> Iterator[Finding]:
+def _of_choice(surveys: tuple[Survey, ...], choice: Choice) -> Iterator[Finding]:
     uids = sorted({o.uid for s in surveys for i in s.images for o in i.operators if o.uid})
     for name in choice.unknown:
         close = get_close_matches(name, uids, n=1)
@@ -154,11 +161,20 @@ def _of_choice(job: JobSpec, surveys: tuple[Survey, ...], choice: Choice) -> Ite
         )
     if not any(one.operators for one in choice.taken):
         yield Finding("refuse", "no operator is left: nothing would be in the new savepoint")
-    if choice.left and not job.operators and not any(change["kind"] == "drop" for change in job.transform):
-        yield Finding("refuse", f"operators {', '.join(choice.left)} would be left behind")
-    elif choice.left:
-        yield Finding("note", f"{len(choice.left)} operators with state are left behind, as the spec says: "
-                      f"{', '.join(choice.left)}")  # fmt: skip
+
+
+def _of_left(choice: Choice, others: frozenset[str] | None) -> Iterator[Finding]:
+    """Operators with state that stay behind, as the spec says; among jobs that divide a workflow, none may."""
+    left = [one for one in choice.left if one not in (others or ())]
+    if left and others is not None:
+        yield Finding(
+            "refuse",
+            f"operators {', '.join(left)} have state, and none of the jobs that divide this workflow takes them along",
+            waive="operators-stay",
+            hint="add them to one of the jobs; or, where their state is no longer wanted, waive it",
+        )
+    elif left:
+        yield Finding("note", f"{len(left)} operators with state are left behind, as the spec says: {', '.join(left)}")
 
 
 def _of_versions(job: JobSpec, facts: Facts, surveys: tuple[Survey, ...]) -> Iterator[Finding]:

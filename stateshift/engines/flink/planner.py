@@ -21,7 +21,7 @@ from dataclasses import replace
 from stateshift import plain
 from stateshift.engines.bundles import bundled
 from stateshift.engines.flink import layout
-from stateshift.engines.flink.choosing import Choice, asked_version, chosen, metadata_of, places_of
+from stateshift.engines.flink.choosing import Choice, asked_version, chosen, id_of, metadata_of, places_of
 from stateshift.engines.flink.editing import Taken
 from stateshift.engines.flink.entries import SETTING
 from stateshift.engines.flink.findings import of_changes, of_clusters, of_move, of_sources, of_taking, of_target, waived
@@ -32,6 +32,7 @@ from stateshift.formats.flink.versions import newest_for
 from stateshift.formats.marks import FOLDER
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.spec import JobSpec, Spec
+from stateshift.spec.waves import sharing
 from stateshift.step import AnyStep, AwaitProgress, CompareImages, CopyFiles, SubmitJob, TakeSavepoint, TransformShard
 from stateshift.survey import Facts, FileInfo, Finding, Image, ShardFiles, Survey
 
@@ -42,8 +43,8 @@ def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
         return (replace(started, purpose="start"),)
     if job.takes_savepoints:
         later = _plan(job, facts, phases_of(*_start(job, facts, 0)), tuple(_of_taking(job, facts)))
-        return halt_plan(spec, job, facts), replace(later, provisional=True, facts=identity_of(facts), epoch=None)
-    return (move_plan(job, facts),)
+        return halt_plan(spec, job, facts), replace(later, provisional=True, facts=identity_of(facts))
+    return (move_plan(spec, job, facts),)
 
 
 def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
@@ -78,18 +79,18 @@ def _of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     yield from (waived(finding, job.waive) for finding in found)
 
 
-def move_plan(job: JobSpec, facts: Facts) -> Plan:
+def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     surveys = (facts.source, *facts.others)
     if not all(survey.images and "metadata" in survey.images[0].details for survey in surveys):
         found = tuple(waived(finding, job.waive) for finding in of_sources(surveys))
         return _plan(job, facts, (), found)
     choice = chosen(job, surveys)
-    found = of_move(job, facts, surveys, choice)
+    found = of_move(job, facts, surveys, choice, _taken_by_others(spec, job))
     if any(finding.level == "refuse" for finding in found):
         return _plan(job, facts, (), found)
     epoch = max(metadata_of(survey.images[0]).checkpoint_id for survey in surveys)
     if job.target is None:
-        return _plan(job, facts, phases_of(*_start(job, facts, epoch)), found)
+        return _plan(job, facts, phases_of(*_start(job, facts, epoch)), found, epoch)
     target = facts.target.location
     phases = phases_of(
         Phase("copy", tuple(_copies(surveys, choice, target))),
@@ -98,7 +99,14 @@ def move_plan(job: JobSpec, facts: Facts) -> Plan:
         Phase("publish", (_published(target),), ordered=True),
         *_start(job, facts, epoch),
     )
-    return _plan(job, facts, phases, found)
+    return _plan(job, facts, phases, found, epoch)
+
+
+def _taken_by_others(spec: Spec, job: JobSpec) -> frozenset[str] | None:
+    """The operators that the jobs take which divide this one's savepoints with it; None where it divides nothing."""
+    asked = spec.job(job.name)  # before its savepoints were taken
+    others = sharing(spec, asked) if asked is not None else ()
+    return frozenset(id_of(operator.name)[0] for other in others for operator in other.operators) if others else None
 
 
 def identity_of(facts: Facts) -> str:
@@ -118,14 +126,16 @@ def fingerprint_of(facts: Facts) -> str:
     )
 
 
-def _plan(job: JobSpec, facts: Facts, phases: tuple[Phase, ...], found: tuple[Finding, ...]) -> Plan:
+def _plan(
+    job: JobSpec, facts: Facts, phases: tuple[Phase, ...], found: tuple[Finding, ...], epoch: int | None = None
+) -> Plan:
     return Plan(
         job=job.name,
         engine=layout.ENGINE,
         purpose="move",
         source=facts.source.location,
         target=facts.target.location if job.target else facts.source.location,
-        epoch=facts.source.images[0].epoch if facts.source.images else None,
+        epoch=epoch,
         phases=phases,
         findings=found,
         facts=fingerprint_of(facts),
