@@ -125,7 +125,7 @@ class Service:
             hint = '"ca_file" of the cluster names the file of the authority that signed it'
             return Unanswered(fact, cluster=self.cluster, hint=hint)
         fact = f"{redact(_host(url))} breaks off the secured connection: {why}"
-        hint = 'is it https there? and does it ask for a certificate of ours ("cert_file" and "key_file" of the cluster)?'
+        hint = 'is it https there? and does it ask for our certificate ("cert_file" and "key_file" of the cluster)?'
         return Unanswered(fact, cluster=self.cluster, hint=hint)
 
     def _unreadable(self, error: OSError) -> Unanswered:

@@ -106,7 +106,7 @@ def test_a_flink_that_asks_for_our_certificate_is_shown_it(
         opened("flink_rest", server.url, tmp_path, ca_file=str(authority[1]), **ours).submit(IN_FLINK)
         assert server.started == {ORDERS.tag: 1}
         # What comes first when it hangs up is up to the two kernels.
-        with pytest.raises(ClusterError, match="breaks off the secured connection|does not answer"):
+        with pytest.raises(ClusterError, match=r"breaks off the secured connection|does not answer"):
             opened("flink_rest", server.url, tmp_path, ca_file=str(authority[1])).find("run-2.orders")
 
 
