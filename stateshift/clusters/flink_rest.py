@@ -5,7 +5,8 @@ id, and whoever knows the tag finds it.
                  request_seconds, settle_seconds, outage_seconds, flink_configuration, application, state_dir
     submission   jar (a file here, uploaded once) or jar_id (one that is there), entry_class, arguments, parallelism,
                  allow_non_restored_state, claim_mode (no_claim or legacy), flink_configuration
-    stopping     job_id or job_ids, of jobs that we did not submit, or job_name; else it has the job's name
+    stopping     job_id or job_ids, of jobs that we did not submit, or job_name; else it has the job's name;
+                 drain and format (canonical or native) of the savepoint it is stopped with, which a request tells
 
 The submission's location is the savepoint that the job is restored from; empty, it starts with nothing. It also stands
 wherever `{checkpoint}` does in an argument, as the job and the tag do (IS-6). Its claim is always Flink's to leave the
@@ -36,7 +37,7 @@ from stateshift.clusters.flink_submit import SUBMIT_OPTIONS, jar_there, read_sub
 from stateshift.clusters.flink_values import Job, is_job_id
 from stateshift.clusters.hosts import host_of
 from stateshift.clusters.noted import Notes, reached_at, refuse_unknown
-from stateshift.clusters.options import FLAG, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS
+from stateshift.clusters.options import FLAG, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS, Expected
 from stateshift.clusters.protocol import (
     JobProgress,
     JobState,
@@ -69,7 +70,8 @@ CLUSTER_OPTIONS = {
     "application": FLAG,
     "state_dir": TEXT,
 }
-STOP_OPTIONS = {"job_id": TEXT, "job_ids": TEXTS, "job_name": TEXT}
+FORMAT = Expected("canonical or native", lambda v: v in ("canonical", "native"))
+STOP_OPTIONS = {"job_id": TEXT, "job_ids": TEXTS, "job_name": TEXT, "drain": FLAG, "format": FORMAT}
 
 _SETTLE_SECONDS = 60.0
 _FORGOTTEN = "Flink does not know it any more: it ended a while ago, or its JobManager was started anew"

@@ -256,6 +256,16 @@ def test_a_job_of_somebody_else_is_found_by_its_id_or_its_name_and_cancelled(ser
     assert (running.state, other.state) == ("CANCELED", "RUNNING")
 
 
+def test_how_its_savepoint_is_to_be_taken_is_none_of_a_stops_business_but_known(
+    server: FakeFlink, tmp_path: Path
+) -> None:
+    flink = cluster(server, tmp_path)
+    assert flink.find_source(request(drain=True, format="native", tag="x", seconds_max=3)).state is JobState.ABSENT
+    with pytest.raises(SpecError) as raised:
+        flink.find_source(request(format="canonic", dran=True))
+    assert sorted(complaint.pointer for complaint in raised.value.complaints) == ["/stop/dran", "/stop/format"]
+
+
 def test_two_jobs_of_one_name_are_told_apart_only_by_their_ids(server: FakeFlink, tmp_path: Path) -> None:
     for letter in "ab":
         server.begin(letter * 32)

@@ -237,7 +237,8 @@ def test_a_job_without_slots_is_queued_and_one_that_restarts_over_and_over_says_
     assert not flink.stop(StopRequest("orders", "", wide.tag)).state.alive
     id = begun(flink, counting(real, tmp_path))
     location = flink.savepoint(stopping(id, tmp_path, native=True))
-    rocks = counting(real, tmp_path, "--flink.state.backend.type", "rocksdb", tag="rocks", at=location)
+    backend = ("--flink.state.backend.type", "rocksdb", "--flink.state.backend", "rocksdb")  # since 1.17, and before
+    rocks = counting(real, tmp_path, *backend, tag="rocks", at=location)
     flink.submit(rocks)
     until(lambda: (flink.find(rocks.tag).detail or "").startswith("restarting: "))
     assert "Could not restore keyed state backend" in str(flink.find(rocks.tag).detail)
