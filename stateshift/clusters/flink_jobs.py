@@ -17,6 +17,7 @@ from stateshift.clusters.flink_causes import cause_of, without_frames
 from stateshift.clusters.flink_values import Job
 from stateshift.clusters.protocol import JobState, JobStatus, RunningJob
 from stateshift.clusters.redaction import redact
+from stateshift.errors import ClusterError
 
 
 def job_id(tag: str, attempt: int = 0) -> str:
@@ -54,6 +55,16 @@ def status_of(calls: FlinkCalls, job: Job, stopped: bool) -> JobStatus:
     failed = calls.exceptions(job.id)
     cause = cause_of(failed[0].get("stacktrace")) if failed else None
     return JobStatus(job.state, job.id, job.told.lower() + (f": {cause.fact}" if cause else ""))
+
+
+def stillborn_of(calls: FlinkCalls, id: str) -> ClusterError | None:
+    """Why a job never was anything, where its answer was lost; None of one that is not there."""
+    failed = calls.exceptions(id)
+    cause = cause_of(failed[0].get("stacktrace")) if failed else None
+    if cause is None:
+        return None
+    fact = f"{redact(calls.url)}: the job was not started: {cause.fact}"
+    return ClusterError(fact, cluster=calls.cluster, hint=cause.hint or "the JobManager's log has all of it")
 
 
 def told_of(exception: Mapping[str, Any]) -> list[str]:

@@ -30,7 +30,7 @@ from typing import Any
 
 from stateshift.clusters.credentials import AUTHENTICATION
 from stateshift.clusters.flink_calls import FlinkCalls
-from stateshift.clusters.flink_jobs import attempts, job_id, named, running_of, status_of, told_of
+from stateshift.clusters.flink_jobs import attempts, job_id, named, running_of, status_of, stillborn_of, told_of
 from stateshift.clusters.flink_rescale import rescale
 from stateshift.clusters.flink_savepoints import take_savepoint
 from stateshift.clusters.flink_submit import SUBMIT_OPTIONS, jar_there, read_submit, run_body
@@ -112,8 +112,8 @@ class FlinkRest:
                 return kept if stopped else JobStatus(JobState.UNKNOWN, id, _FORGOTTEN)
             return status_of(calls, job, stopped)
         # What was begun and is not there may be on its way.
-        settle = float(self.options.get("settle_seconds", _SETTLE_SECONDS))
-        settled = 0.0 if record.get("refused", not record) else float(record["begun"]) + settle
+        waits = bool(record) and not record.get("refused")
+        settled = float(record["begun"]) + self._settle_seconds if waits else 0.0
 
         def look() -> JobStatus | None:
             over = time.time() >= settled
@@ -161,7 +161,7 @@ class FlinkRest:
                 raise
         except Unanswered as unanswered:
             if self.find(submission.tag).id != id:  # waits until it is settled
-                raise unanswered
+                raise stillborn_of(calls, id) or unanswered from unanswered
         self._notes.add(submission.tag, id=id)
         return id
 
@@ -261,6 +261,10 @@ class FlinkRest:
             fact = f"{self.name} is a cluster of one application, which is started together with it"
             hint = "submit to a session cluster, or start the application by a cluster of kind command"
             raise ClusterError(fact, cluster=self.name, job=submission.job, hint=hint)
+
+    @property
+    def _settle_seconds(self) -> float:
+        return float(self.options.get("settle_seconds", _SETTLE_SECONDS))
 
     @property
     def _notes(self) -> Notes:

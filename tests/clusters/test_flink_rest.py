@@ -167,6 +167,15 @@ def test_a_savepoint_that_does_not_fit_is_told_in_one_line_with_a_way_out_and_su
     assert server.started == {ORDERS.tag: 1}
 
 
+def test_a_savepoint_that_does_not_fit_is_told_though_the_answer_was_lost(server: FakeFlink, tmp_path: Path) -> None:
+    server.refuses.append(MISFIT)
+    server.faults.append("cut off after all")
+    with pytest.raises(ClusterError, match=f"the job was not started: .* Cannot map .* operator {COUNT}") as raised:
+        cluster(server, tmp_path).submit(ORDERS)
+    assert "allow_non_restored_state" in str(raised.value.hint)
+    assert cluster(server, tmp_path).submit(ORDERS) == job_id(ORDERS.tag, 1)
+
+
 def test_an_answer_of_500_that_says_what_is_wrong_is_not_waited_for(server: FakeFlink, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"Jar file /tmp/2_x.jar does not exist") as raised:
         cluster(server, tmp_path, settle_seconds=60).submit(replace(ORDERS, options={"jar_id": "2_x.jar"}))
