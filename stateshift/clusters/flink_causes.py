@@ -57,8 +57,8 @@ _WAYS_OUT: Final = tuple(
         ),
         r"Unexpected magic number|^EOFException": _DAMAGED,
         r"does not support enforcing a full snapshot": (
-            'a job with a changelog is restored without it: "flink_configuration": '
-            '{"execution.checkpointing.state-changelog.enabled": false}'
+            'a job with a changelog is restored without it: "flink_configuration": {"state.changelog.enabled": false} '
+            '(before 2.0, {"state.backend.changelog.enabled": false})'
         ),
         r"NoResourceAvailable|Could not acquire the minimum required resources|Slot request bulk is not fulfillable": (
             "the cluster needs more free slots (TaskManagers), or the job a lower parallelism"

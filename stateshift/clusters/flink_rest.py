@@ -30,7 +30,7 @@ from typing import Any
 
 from stateshift.clusters.credentials import AUTHENTICATION
 from stateshift.clusters.flink_calls import FlinkCalls
-from stateshift.clusters.flink_jobs import attempts, job_id, named, running_of, status_of, stillborn_of, told_of
+from stateshift.clusters.flink_jobs import attempts, job_id, log_of, named, running_of, status_of, stillborn_of
 from stateshift.clusters.flink_rescale import rescale
 from stateshift.clusters.flink_savepoints import take_savepoint
 from stateshift.clusters.flink_submit import SUBMIT_OPTIONS, jar_there, read_submit, run_body
@@ -180,11 +180,9 @@ class FlinkRest:
         return status
 
     def log(self, tag: str, lines_max: int = 50) -> str:
-        """What made it fail, the last time behind the others."""
+        """What made it fail, the last time behind the others; and the way out, where there is one."""
         calls, id = self._calls(self._notes.read(tag)), self.find(tag).id
-        if id is None or lines_max <= 0:
-            return ""
-        return last_lines("\n".join(line for one in calls.exceptions(id)[::-1] for line in told_of(one)), lines_max)
+        return last_lines(log_of(calls, id), lines_max) if id is not None else ""
 
     def running(self, job: str) -> tuple[RunningJob, ...]:
         calls = self._calls(None)
