@@ -168,7 +168,7 @@ class FlinkRest:
     def stop(self, request: StopRequest) -> JobStatus:
         """Cancel: what a job has done since its last checkpoint is done again by who goes on from there. A job whose
         state is wanted is stopped with a savepoint."""
-        status = self.find_source(request)
+        status = self._to_stop(request)
         refuse_unknown(status, request, self.name)
         if request.tag is not None and self._notes.read(request.tag) is not None:
             self._notes.add(request.tag, stopped=True)
@@ -176,7 +176,7 @@ class FlinkRest:
         while status.state.alive and status.id is not None:
             calls.cancel(status.id)
             self._await_end(calls, status.id, request)
-            status = self.find_source(request)  # of several, another one
+            status = self._to_stop(request)  # of several, another one
         return status
 
     def log(self, tag: str, lines_max: int = 50) -> str:
@@ -218,6 +218,11 @@ class FlinkRest:
             return told
         first = record.get("restored")
         return (first[0], first[1]) if first else (None, record.get("location"))
+
+    def _to_stop(self, request: StopRequest) -> JobStatus:
+        """A job under a tag that is not there is not looked for by its name: the source may run beside it."""
+        named = {"job_id", "job_ids", "job_name"} & set(request.options)
+        return self.find(request.tag) if request.tag is not None and not named else self.find_source(request)
 
     def _sources(self, request: StopRequest) -> list[Job]:
         asked, calls = stop_options(request, self.options, STOP_OPTIONS, SUBMIT_OPTIONS), self._calls(None)

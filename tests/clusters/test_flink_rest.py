@@ -299,6 +299,15 @@ def test_the_job_that_we_moved_to_another_image_is_not_the_source(server: FakeFl
     assert flink.find_source(replace(request(), location=SAVEPOINT)).state is JobState.RUNNING
 
 
+def test_taking_back_what_was_never_started_leaves_the_job_of_that_name_alone(
+    server: FakeFlink, tmp_path: Path
+) -> None:
+    source = server.begin("a" * 32)
+    flink = cluster(server, tmp_path)
+    assert flink.stop(replace(request(), tag=ORDERS.tag)).state is JobState.ABSENT
+    assert source.state == "RUNNING" and not source.ends_as
+
+
 def test_another_connection_overrides_the_clusters_and_is_remembered(server: FakeFlink, tmp_path: Path) -> None:
     with serving() as other:
         other.jars["1_orders.jar"] = "orders.jar"
