@@ -234,7 +234,7 @@ def test_killed_at_any_moment_one_savepoint_is_taken_all_the_same(
         time.sleep(chance.uniform(0.0, 0.2))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        if attempt % 2:
+        if attempt % 2 and not job.ends_as:  # it does not forget while the job is on its way out
             server.triggers.clear()
         assert cluster(server, tmp_path).savepoint(request) == job.made[-1]["external_path"]
         assert len(job.made) == 1 or (request == PLAIN and attempt % 2)
