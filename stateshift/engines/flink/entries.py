@@ -59,6 +59,11 @@ def comparable(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -
     metadata = decoded(b"".join(read(shard.files[0])))
     own = bytes.fromhex(told.get("as", {}).get(shard.operator, shard.operator))
     operator = next(operator for operator in metadata.operators if operator.id == own)
+    yield from blocks_of(operator, streams)
+
+
+def blocks_of(operator: OperatorState, streams: Streams) -> Iterator[tuple[str, Block]]:
+    """State, and a block of its entries."""
     yield from _blocks(of_operator(operator, streams))
 
 
