@@ -76,16 +76,16 @@ class FlinkCalls:
 
     def checkpoints(self, id: str) -> Checkpoints:
         """Nothing, of a job that Flink does not know or that has none."""
-        told = self._call_or_none(f"/jobs/{id}/checkpoints")
+        told = self._known_of(id, "checkpoints")
         with self._read(f"/jobs/{id}/checkpoints"):
             return Checkpoints(None, None, ()) if told is None else checkpoints_of(told)
 
     def settings(self, id: str) -> dict[str, Any]:
-        return self._call_or_none(f"/jobs/{id}/checkpoints/config") or {}
+        return self._known_of(id, "checkpoints/config") or {}
 
     def exceptions(self, id: str) -> list[dict[str, Any]]:
         """What made it fail, newest first: stacktrace, timestamp, taskName."""
-        told = self._call_or_none(f"/jobs/{id}/exceptions") or {}
+        told = self._known_of(id, "exceptions") or {}
         entries = (told.get("exceptionHistory") or {}).get("entries")
         found = [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
         first = told.get("root-exception")  # before 2.0, also of one that is not in the history
@@ -122,6 +122,16 @@ class FlinkCalls:
 
     def set_parallelism(self, id: str, wanted: Mapping[str, Any]) -> None:
         self._call("PUT", f"/jobs/{id}/resource-requirements", json=wanted)
+
+    def _known_of(self, id: str, what: str) -> dict[str, Any] | None:
+        """None as long as there is nothing to be told: while a job is INITIALIZING, Flink answers 500 to all but the
+        job itself."""
+        try:
+            return self._call_or_none(f"/jobs/{id}/{what}")
+        except Refused as refused:
+            if "while the JobManager is initializing" in refused.fact:
+                return None
+            raise
 
     def _call_or_none(self, path: str) -> dict[str, Any] | None:
         try:

@@ -339,6 +339,17 @@ def test_progress_is_this_jobs_own_from_the_image_it_was_restored_from(server: F
     assert flink.progress(ORDERS.tag) == JobProgress(SAVEPOINT, 7, 8, False)
 
 
+def test_of_a_job_that_is_being_initialized_there_is_no_progress_and_no_error(
+    server: FakeFlink, tmp_path: Path
+) -> None:
+    flink = cluster(server, tmp_path)
+    job = server.jobs[flink.submit(ORDERS)]
+    job.state, job.born = "INITIALIZING", False
+    assert flink.progress(ORDERS.tag) == JobProgress(None, None, None, False)
+    assert (flink.find(ORDERS.tag).state, flink.log(ORDERS.tag)) == (JobState.QUEUED, "")
+    assert flink.running(job.id)[0].settings == {"scheduler": "Adaptive"}
+
+
 @pytest.mark.parametrize("looked_before", [True, False])
 def test_a_job_that_failed_and_went_on_from_its_own_checkpoint_began_from_its_image(
     server: FakeFlink, tmp_path: Path, looked_before: bool

@@ -161,6 +161,14 @@ def test_only_a_job_that_is_stopped_is_drained(server: FakeFlink, job: FakeJob, 
     assert server.asked == []
 
 
+def test_a_job_that_is_being_initialized_is_asked_once_it_runs(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
+    job.state, server.initializes = "INITIALIZING", 9
+    assert cluster(server, tmp_path).savepoint(STOP) == "file:/savepoints/savepoint-1"
+    assert len(server.asked) == 1
+
+
 def test_a_job_that_flink_does_not_know_is_told(server: FakeFlink, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=f"knows no job {ID}") as raised:
         cluster(server, tmp_path).savepoint(STOP)
