@@ -19,6 +19,7 @@ from stateshift.formats.flink.metadata import decode_metadata
 from stateshift.formats.uid import flink_operator_id
 from stateshift.spec import Spec, parse_spec
 from stateshift.storage.memory import MemoryDisk
+from tests.contracts.faulty import Effects, Faulty, Killed, at
 from tests.engines.flink import golden
 from tests.support.ground import Ground
 
@@ -213,3 +214,52 @@ def test_a_place_that_is_taken_is_refused(ground: Ground) -> None:
     ground.put(f"{TARGET}/something")
     with pytest.raises(PlanError, match="must not exist"):
         ground.apply(spec_of(golden.write(ground.disk, f"flink-2.3.0/{ONE}")))
+
+
+KILLED = {
+    "merge": ([ONE, OTHER], {}),
+    "gather": (["count-merging-incremental"], {}),
+    "rescale": ([TWO], {"transform": [{"kind": "rescale", "parallelism": 3, "max_parallelism": 300}]}),
+}
+
+
+@pytest.mark.parametrize("name", KILLED)
+@pytest.mark.parametrize("ending", ["resume", "rollback"])
+def test_a_run_killed_before_and_after_any_effect_goes_on_or_is_taken_back(
+    tmp_path: Path, name: str, ending: str
+) -> None:
+    cases, job = KILLED[name]
+
+    def begun(folder: str) -> tuple[Ground, Spec]:
+        ground = Ground(tmp_path / folder)
+        return ground, spec_of(*(golden.write(ground.disk, f"flink-2.3.0/{case}") for case in cases), **job)
+
+    unharmed, spec = begun("unharmed")
+    before, counted = unharmed.disk.snapshot(), Effects()
+    unharmed.wrap = lambda storage: Faulty(storage, counted)
+    unharmed.apply(spec)
+    assert len(counted.seen) > 20
+    for number in range(1, len(counted.seen) + 1):
+        ground, spec = begun(str(number))
+        effects = Effects(at(number, Killed))
+        ground.wrap = lambda storage, effects=effects: Faulty(storage, effects)  # type: ignore[misc]
+        with pytest.raises(Killed):
+            ground.apply(spec)
+        ground.wrap = lambda storage: storage
+        if ending == "resume":
+            ground.resume()
+            assert ground.disk.snapshot() == unharmed.disk.snapshot(), f"killed at effect {number}"
+        else:
+            ground.rollback()
+            assert ground.disk.snapshot() == before, f"killed at effect {number}"
+
+
+def test_a_sound_image_is_never_visible_before_all_of_it_is_there(ground: Ground) -> None:
+    """Flink looks for `_metadata` and nothing else: it is the last thing that is written."""
+    source = golden.write(ground.disk, f"flink-2.3.0/{ONE}")
+    counted = Effects()
+    ground.wrap = lambda storage: Faulty(storage, counted)
+    ground.apply(spec_of(source))
+    written = [m.path for m in counted.seen if m.location == TARGET and m.kind in ("write", "create", "move")]
+    assert written[-1] == "_metadata"
+    assert written.count("_metadata") <= 3  # before, inside and after its one creation
