@@ -77,6 +77,7 @@ class Operator:
     provider: str | None
     shards: int
     stores: tuple[Store, ...]
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,8 @@ class Survey:
     @property
     def epoch(self) -> int | None:
         """The epoch of the one image; None for a workflow, whose queries have one each."""
-        return self.images[0].epoch if len(self.images) == 1 and not self.images[0].path else None
+        only = len(self.images) == 1 and (self.kind != "workflow" or not self.images[0].path)
+        return self.images[0].epoch if only else None
 
     @property
     def bytes(self) -> int:

@@ -33,8 +33,15 @@ if TYPE_CHECKING:
 # Opens a path of the image that is being read, from its beginning.
 Read = Callable[[str], Iterator[bytes]]
 
+
+class ReadFrom(Protocol):
+    """The same, from an offset on."""
+
+    def __call__(self, path: str, offset: int = 0) -> Iterator[bytes]: ...
+
+
 # (read, shard, the image's settings) -> (store, block) ...: the entries of that shard, as the bytes the engine compares
-EntriesReader = Callable[[Read, ShardFiles, Mapping[str, str]], Iterator[tuple[str, "Block"]]]
+EntriesReader = Callable[[ReadFrom, ShardFiles, Mapping[str, str]], Iterator[tuple[str, "Block"]]]
 
 # (options, inputs) -> one content per output. Pure: the same inputs give the same bytes.
 Transform = Callable[[Mapping[str, Any], Sequence[Content]], Sequence[Content]]

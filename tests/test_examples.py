@@ -33,7 +33,7 @@ RUN_BY = {
     "livy.json": "servers/test_scenes.py",
     "standalone.json": "servers/test_scenes.py",
     "kafka-to-s3.json": "servers/test_scenes.py",
-    "infore-flink.json": "test_examples.py",
+    "infore-flink.json": "servers/test_flink_moves.py",
 }
 
 
@@ -83,9 +83,3 @@ def test_data_takes_what_the_job_reads_along_and_leaves_what_is_there(tmp_path: 
     log = (new / "checkpoint" / "sources" / "0" / "2").read_text()
     assert f"{new}/in/f2.json" in log
     assert str(archive) not in log
-
-
-def test_what_is_for_flink_is_refused_by_name(tmp_path: Path) -> None:
-    places = {f"hdfs://{city}:8020": f"file://{tmp_path}/{city}" for city in ("chania", "athens")}
-    told = said({}, "plan", str(example("infore-flink.json", tmp_path, places)), code=4)
-    assert "flink" in told["message"].lower()

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from stateshift.survey import Finding, Image, Operator, Survey
 
 # Files below each of these many bytes are counted: what 6.2.3 of INFORE's D5.2 found to dominate a move.
+IMAGE_DETAILS = ("layout", "drained", "metadata_version", "masters", "unaligned")
+
 SMALL = (4 * 1024, 64 * 1024, 1024 * 1024)
 
 
@@ -120,6 +122,7 @@ def operator(found: Operator, of: Image) -> dict[str, Any]:
         "provider": found.provider,
         "shards": found.shards,
         "stores": [{"name": s.name, "files": s.files, "bytes": s.bytes} for s in found.stores],
+        **found.details,
     }
 
 
@@ -145,6 +148,7 @@ def image(found: Image) -> dict[str, Any]:
             for e in found.endpoints
         ],
         "settings": dict(found.settings),
+        **{key: value for key, value in found.details.items() if key in IMAGE_DETAILS},
     }
 
 

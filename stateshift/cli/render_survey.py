@@ -34,11 +34,17 @@ def survey(found: Survey, verbose: bool = False) -> Iterator[Block]:
     kind = f"{ENGINES.get(found.engine or '', '')} {KINDS.get(found.kind, found.kind)}".strip()
     yield Line(f"{kind} at {redact(found.location)}", "strong")
     only = found.images[0] if len(found.images) == 1 and found.kind != "workflow" else None
-    yield pairs(*(_image_facts(only) if only else ()), *_file_facts(found))
+    yield pairs(*(_image_facts(only, found.engine) if only else ()), *_file_facts(found))
     if only is None:
         yield from section("Images", *([_images(found.images)] if found.images else []))
     operators = [(o, i) for i in found.images for o in i.operators]
-    yield from section("Operators", *([_operators(operators, only is None)] if operators else []))
+    if found.engine == "flink":
+        own = [operator for operator, _ in operators]
+        yield from section("Operators", *_flink_operators(own))
+        yield from section("States", *_states(own))
+        yield from section("Key groups", *_key_groups(own))
+    else:
+        yield from section("Operators", *([_operators(operators, only is None)] if operators else []))
     yield from section("Sources and sinks", *_endpoints(found.images, only is None))
     yield from section("Absolute paths inside", *_embedded(found.images, verbose))
     if verbose:
@@ -46,7 +52,10 @@ def survey(found: Survey, verbose: bool = False) -> Iterator[Block]:
     yield from section("Findings", *findings(as_json.findings_of(found)))
 
 
-def _image_facts(image: Image) -> Iterator[tuple[str, str | Cell]]:
+def _image_facts(image: Image, engine: str | None) -> Iterator[tuple[str, str | Cell]]:
+    if engine == "flink":
+        yield from _flink_facts(image)
+        return
     yield "query id", image.identity or "none"
     yield "epoch", epoch_of(image)
     yield "restart from", epochs_of(image)
@@ -54,6 +63,24 @@ def _image_facts(image: Image) -> Iterator[tuple[str, str | Cell]]:
         yield "written by", f"Spark {image.written_by}"
     if image.fence:
         yield "fenced", Cell(f"by run {image.fence}, which moved it away", "warn")
+
+
+def _flink_facts(image: Image) -> Iterator[tuple[str, str | Cell]]:
+    """Of a savepoint or checkpoint: its number, its format, and whether its folder may be moved as it is."""
+    told = image.details
+    if image.epoch is None:
+        return
+    yield "epoch", f"checkpoint {image.epoch}"
+    if not image.epochs:
+        yield "restart", epochs_of(image)
+    layouts = [word for word in (told["layout"], "drained" if told["drained"] else "") if word]
+    unaligned = ["with what was in flight"] if told["unaligned"] else []
+    yield "format", ", ".join([*layouts, f"metadata version {told['metadata_version']}", *unaligned])
+    yield "written by", image.written_by or "an unknown Flink"
+    if told["masters"]:
+        yield "hooks", ", ".join(told["masters"])
+    relocatable = "may be moved as it is" if not image.embedded else "names files by their full paths: see below"
+    yield "folder", Cell(relocatable, "" if not image.embedded else "warn")
 
 
 def _file_facts(found: Survey) -> Iterator[tuple[str, str | Cell]]:
@@ -113,6 +140,44 @@ def _operators(operators: list[tuple[Operator, Image]], several: bool) -> Table:
             rows.append((*head, store.name, number(store.files), size(store.bytes)))
     heads = ("directory", "id", "name", "uid", "provider", ">shards", "store", ">files", ">size")
     return _without_empty(Table(heads, tuple(rows)))
+
+
+def _flink_operators(operators: list[Operator]) -> Iterator[Block]:
+    """A line per store, and one per state below: what Flink calls things."""
+    rows: list[tuple[str | Cell, ...]] = []
+    for operator in operators:
+        told = operator.details
+        parallelism = f"{operator.shards} of {told['max_parallelism']}" + (", finished" if told["finished"] else "")
+        own = (operator.id, operator.name or "", operator.uid or "", operator.provider or "", parallelism)
+        for line, store in enumerate(operator.stores or (None,)):
+            head = own if line == 0 else ("",) * len(own)
+            held = (store.name, number(store.files), size(store.bytes)) if store else ("none", "", "")
+            rows.append((*head, *held))
+    heads = ("id", "name", "uid", "backend", "parallelism", "state", ">files", ">size")
+    yield _without_empty(Table(heads, tuple(rows)))
+
+
+def _states(operators: list[Operator]) -> Iterator[Block]:
+    rows = [
+        (operator.uid or operator.name or operator.id, state["name"], state["kind"], state["type"] or "")
+        for operator in operators
+        for state in operator.details["states"]
+    ]
+    if rows:
+        yield _without_empty(Table(("operator", "state", "kind", "type"), tuple(rows)))
+
+
+def _key_groups(operators: list[Operator]) -> Iterator[Block]:
+    rows: list[tuple[str | Cell, ...]] = []
+    for operator in operators:
+        groups = operator.details["key_groups"]
+        if groups:
+            sizes = groups["bytes"]
+            filled = f"{groups['count'] - groups['empty']} of {groups['count']}"
+            each = [size(sizes[word]) for word in ("min", "median", "max")]
+            rows.append((operator.uid or operator.name or operator.id, filled, *each))
+    if rows:
+        yield Table(("operator", ">filled", ">least", ">median", ">most"), tuple(rows))
 
 
 def _endpoints(images: Iterable[Image], several: bool) -> Iterator[Block]:

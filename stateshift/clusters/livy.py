@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stateshift.clusters.credentials import AUTHENTICATION
 from stateshift.clusters.hosts import host_of
 from stateshift.clusters.livy_calls import Batch, LivyCalls
 from stateshift.clusters.noted import Notes, Stopping, filled, handed_over, reached_at
@@ -39,7 +40,6 @@ from stateshift.clusters.options import (
     SETTINGS,
     TEXT,
     TEXTS,
-    Expected,
     read_options,
 )
 from stateshift.clusters.options import settings as texts
@@ -48,8 +48,6 @@ from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.rest import Refused, Unanswered
 from stateshift.clusters.stopping import OpenStorage, forget_marker
 from stateshift.clusters.waiting import wait_for
-
-AUTHENTICATION = Expected("none, basic or kerberos", lambda v: v in ("none", "basic", "kerberos"))
 
 CLUSTER_OPTIONS = {
     "url": NEEDED_TEXT,

@@ -13,18 +13,18 @@ time: to another only when the first was deleted, or has ended and was forgotten
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from stateshift.clusters.credentials import authentication
 from stateshift.clusters.protocol import JobState
 from stateshift.clusters.redaction import redact
-from stateshift.clusters.rest import Refused, Service, Unanswered, read_secret
-from stateshift.errors import ClusterError
+from stateshift.clusters.rest import Refused, Service, Unanswered
 
 PAGE: Final = 100
 _LIVY, _EXAMPLE = "Livy", "http://host:8998"
+_PASSWORD: Final = "STATESHIFT_LIVY_PASSWORD"
 _STATES: Final[Mapping[str, JobState]] = {
     "not_started": JobState.QUEUED,
     "starting": JobState.QUEUED,
@@ -95,28 +95,9 @@ class LivyCalls:
 
     def _call(self, method: str, path: str, **asked: Any) -> dict[str, Any]:
         headers = {"X-Requested-By": "stateshift"}  # Livy's protection against forged requests asks for it
-        who = self._authentication()
+        who = authentication(self.options, self.cluster, _PASSWORD)
         service = Service(self.cluster, _LIVY, _EXAMPLE, "msg", _WAYS_OUT, self.options, headers, who)
         return service.json(method, self.url.rstrip("/") + path, **asked)
-
-    def _authentication(self) -> Any:
-        match self.options.get("auth", "none"):
-            case "basic":
-                return str(self.options.get("user", "")), self._password()
-            case "kerberos":
-                try:
-                    from requests_kerberos import OPTIONAL, HTTPKerberosAuth
-                except ImportError as error:
-                    fact = f'"auth": "kerberos" needs a package that is not installed ({error})'
-                    raise ClusterError(fact, cluster=self.cluster, hint="pip install 'stateshift[kerberos]'") from error
-                return HTTPKerberosAuth(mutual_authentication=OPTIONAL)
-        return None
-
-    def _password(self) -> str:
-        file = self.options.get("password_file")
-        if file is not None:
-            return read_secret(file, "password", self.cluster)
-        return os.environ.get("STATESHIFT_LIVY_PASSWORD", "")
 
 
 _WAYS_OUT: Final[Mapping[int, str]] = {

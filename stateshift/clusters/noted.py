@@ -29,14 +29,17 @@ class Notes:
     directory: Path
 
     def read(self, tag: str) -> dict[str, Any] | None:
-        try:
-            plain = json.loads(self._path(tag).read_text("utf-8"))
-        except (FileNotFoundError, ValueError):
-            return None
-        return plain if isinstance(plain, dict) and isinstance(plain.get("begun"), int | float) else None
+        return _record(self._path(tag))
 
     def add(self, tag: str, **more: Any) -> None:
         write_whole(self._path(tag), json.dumps({**(self.read(tag) or {}), **more}, sort_keys=True).encode())
+
+    def every(self) -> Iterator[dict[str, Any]]:
+        """What is remembered of all submissions from here."""
+        for path in sorted(self.directory.glob("*.json")):
+            record = _record(path)
+            if record is not None:
+                yield record
 
     @contextmanager
     def alone(self, tag: str, seconds_max: float, interrupt: threading.Event | None) -> Iterator[None]:
@@ -55,6 +58,14 @@ class Notes:
 
     def _path(self, tag: str) -> Path:
         return self.directory / f"{file_name(tag)}.json"
+
+
+def _record(path: Path) -> dict[str, Any] | None:
+    try:
+        plain = json.loads(path.read_text("utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return plain if isinstance(plain, dict) and isinstance(plain.get("begun"), int | float) else None
 
 
 def handed_over(submission: Submission) -> dict[str, str]:
@@ -100,7 +111,7 @@ class Stopping:
         """Until it is not alive; `look` is how a person looks at a job that does not end, with {id} for its id. That it
         was stopped is noted before it is: a service may forget at once what it ends."""
         status = self.cluster.find_source(request)
-        _refuse_unknown(status, request, self.cluster.name)
+        refuse_unknown(status, request, self.cluster.name)
         if request.tag is not None and self.notes.read(request.tag) is not None:
             self.notes.add(request.tag, stopped=True)
         if status.state.alive and status.id is not None:
@@ -129,7 +140,7 @@ class Stopping:
         return not self.cluster.find_source(request).state.alive
 
 
-def _refuse_unknown(status: JobStatus, request: StopRequest, cluster: str) -> None:
+def refuse_unknown(status: JobStatus, request: StopRequest, cluster: str) -> None:
     """A job of which nobody can tell whether it runs is not taken for one that does not."""
     if status.state == "unknown":
         raise ClusterError(

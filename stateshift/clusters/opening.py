@@ -5,6 +5,7 @@
     spark_submit       spark-submit on this machine, with any master URL
     livy               Apache Livy's REST API, batches
     spark_standalone   a standalone master's REST API: the driver runs on a worker
+    flink_rest         Flink's REST API: sessions, and what runs in application clusters
 
 What a cluster has to remember is kept in `<workdir>/clusters/<name>`, unless an option says where else.
 """
@@ -16,12 +17,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from stateshift.clusters import command, livy, manual, spark_submit, standalone
+from stateshift.clusters import command, flink_rest, livy, manual, spark_submit, standalone
 from stateshift.clusters.detached import file_name
+from stateshift.clusters.flink_submit import read_submit
 from stateshift.clusters.options import Expected, nearest, read_options
 from stateshift.clusters.protocol import Cluster
 from stateshift.clusters.stopping import OpenStorage
-from stateshift.errors import Complaint, PlanError, SpecError
+from stateshift.errors import Complaint, SpecError
 from stateshift.spec.model import ClusterSpec
 
 KINDS: Mapping[str, Mapping[str, Expected]] = {
@@ -30,8 +32,8 @@ KINDS: Mapping[str, Mapping[str, Expected]] = {
     "spark_submit": spark_submit.CLUSTER_OPTIONS,
     "livy": livy.CLUSTER_OPTIONS,
     "spark_standalone": standalone.CLUSTER_OPTIONS,
+    "flink_rest": flink_rest.CLUSTER_OPTIONS,
 }
-LATER_KINDS = ("flink_rest",)
 _SUBMITTING: Mapping[str, Mapping[str, Expected]] = {
     "spark_submit": spark_submit.SUBMIT_OPTIONS,
     "livy": livy.SUBMIT_OPTIONS,
@@ -65,17 +67,14 @@ def open_cluster(
             return livy.Livy(spec.name, state_dir, options, open_storage, interrupt)
         case "spark_standalone":
             return standalone.Standalone(spec.name, state_dir, options, open_storage, interrupt)
+        case "flink_rest":
+            return flink_rest.FlinkRest(spec.name, state_dir, options, interrupt)
     raise AssertionError(f"kind {spec.kind!r} has options and nothing that opens it")
 
 
 def check_cluster(spec: ClusterSpec) -> dict[str, Any]:
     """The options, if the kind is known and knows them all. Opens nothing."""
     pointer = f"/clusters/{_escaped(spec.name)}"
-    if spec.kind in LATER_KINDS:
-        raise PlanError(
-            f"kind {spec.kind!r} is not supported by this version",
-            hint='use "kind": "command", with commands that submit, find and stop the job there',
-        )
     if spec.kind not in KINDS:
         message = f"unknown kind {spec.kind!r}{nearest(spec.kind, KINDS)}"
         raise SpecError((Complaint(f"{pointer}/kind", message, spec.kind, ", ".join(KINDS)),))
@@ -85,7 +84,9 @@ def check_cluster(spec: ClusterSpec) -> dict[str, Any]:
 def check_submit(kind: str, options: Mapping[str, Any], pointer: str) -> None:
     """Whether a cluster of this kind would understand how a job is to be submitted: asked before anything moves.
     Commands and people get whatever the spec says."""
-    if kind in _SUBMITTING:
+    if kind == "flink_rest":
+        read_submit(options, pointer)
+    elif kind in _SUBMITTING:
         read_options(options, _SUBMITTING[kind], pointer)
 
 

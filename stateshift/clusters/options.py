@@ -52,6 +52,9 @@ SECONDS = Expected(
 )
 
 
+FLAG = Expected("true or false", lambda v: isinstance(v, bool))
+
+
 def read_options(options: Mapping[str, Any], known: Mapping[str, Expected], pointer: str) -> dict[str, Any]:
     """The options, if all of them are known, all that are needed are there, and every value fits."""
     complaints = [_unknown(key, options[key], known, pointer) for key in options if key not in known]

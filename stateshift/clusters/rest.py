@@ -2,33 +2,44 @@
 
 Whether a request has had an effect is not known where its answer did not come, and where the server failed (5xx):
 `Unanswered`. A refusal (4xx) has had none: `Refused`. No message has a credential in it.
+
+Options of a cluster: ca_file, whose authority the server's certificate is of; cert_file and key_file, our own;
+request_seconds.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from stateshift.clusters.redaction import redact
 from stateshift.errors import ClusterError
+
+T = TypeVar("T")
 
 SECONDS_TO_CONNECT: Final = 10.0
 REQUEST_SECONDS: Final = 60.0
 
 
 class Unanswered(ClusterError):
-    """No answer, or one from which it cannot be told whether the request had an effect."""
+    """No answer, or one from which it cannot be told whether the request had an effect. `status` is HTTP's where there
+    was one, `told` what it said."""
+
+    def __init__(self, fact: str, status: int | None = None, told: Any = None, **more: Any) -> None:
+        super().__init__(fact, **more)
+        self.status, self.told = status, told
 
 
 class Refused(ClusterError):
     """An answer that says no. `status` is HTTP's."""
 
-    def __init__(self, fact: str, status: int, **more: Any) -> None:
+    def __init__(self, fact: str, status: int, told: Any = None, **more: Any) -> None:
         super().__init__(fact, **more)
-        self.status = status
+        self.status, self.told = status, told
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,7 @@ class Service:
             kind = answer.headers.get("Content-Type", "no content type")
             raise self.odd(url, f"does not answer as {self.words} does (HTTP {status}, {kind})")
         said = redact(str(told.get(self.said, told))[:500], os.environ) if isinstance(told, dict) else ""
-        raise self._failed(status, f"{redact(url)}: HTTP {status} for {method}" + (f": {said}" if said else ""))
+        raise self._failed(status, f"{redact(url)}: HTTP {status} for {method}" + (f": {said}" if said else ""), told)
 
     def text(self, url: str, **asked: Any) -> str:
         """A page as it is."""
@@ -76,10 +87,11 @@ class Service:
             hint=f'"{self.option}" has to be that of {self.words}, such as {self.example}',
         )
 
-    def _failed(self, status: int, fact: str) -> ClusterError:
+    def _failed(self, status: int, fact: str, told: Any = None) -> ClusterError:
         if status >= 500 or status in (408, 425, 429):
-            return Unanswered(fact, cluster=self.cluster, hint="try again in a moment: stateshift resume WORKDIR")
-        return Refused(fact, status, cluster=self.cluster, hint=self.ways_out.get(status))
+            hint = "try again in a moment: stateshift resume WORKDIR"
+            return Unanswered(fact, status, told, cluster=self.cluster, hint=hint)
+        return Refused(fact, status, told, cluster=self.cluster, hint=self.ways_out.get(status))
 
     def _asked(self, method: str, url: str, **asked: Any) -> Any:
         import requests
@@ -91,6 +103,7 @@ class Service:
                 auth=self.authentication,
                 headers=dict(self.headers),
                 verify=self.options.get("ca_file", True),
+                cert=_certificate(self.options),
                 timeout=(SECONDS_TO_CONNECT, float(self.options.get("request_seconds", REQUEST_SECONDS))),
                 allow_redirects=False,
                 **asked,
@@ -108,8 +121,39 @@ class Service:
                 hint=f'is {self.words} up, and "{self.option}" right? Then: stateshift resume WORKDIR',
             ) from error
         except OSError as error:  # requests looks for the file before it opens a connection
-            fact = f'"ca_file": {redact(str(error))}'
-            raise Unanswered(fact, cluster=self.cluster, hint="name the file of the authority's certificate") from error
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: OSError) -> Unanswered:
+        """A file of certificates that is not there: which of them, only the words tell."""
+        whose = {"CA certificate": ("ca_file", "the authority's certificate"), "key file": ("key_file", "our own key")}
+        ours = ("cert_file", "our own certificate")
+        option, words = next((named for said, named in whose.items() if said in str(error)), ours)
+        hint = f"name the file of {words}"
+        return Unanswered(f'"{option}": {redact(str(error))}', cluster=self.cluster, hint=hint)
+
+
+def through_outages(look: Callable[[], T | None], seconds_max: float) -> Callable[[], T | None]:
+    """`look`, for which no answer means "not yet", until there has been none for that long."""
+    silent_since: list[float] = []
+
+    def patient() -> T | None:
+        try:
+            found = look()
+        except Unanswered:
+            silent_since.append(time.monotonic())
+            if silent_since[-1] - silent_since[0] > seconds_max:
+                raise
+            return None
+        silent_since.clear()
+        return found
+
+    return patient
+
+
+def _certificate(options: Mapping[str, Any]) -> Any:
+    """Our own, where the server asks for one: a file with both, or with a file of the key beside it."""
+    file, key = options.get("cert_file"), options.get("key_file")
+    return (str(file), str(key)) if file and key else file
 
 
 def _reason(error: Exception) -> str:

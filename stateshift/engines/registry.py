@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 
 class SurveyIt(Protocol):
     def __call__(
-        self, storage: Storage, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = ()
+        self, storage: Storage, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = (), at: str = ""
     ) -> Survey: ...
 
 
 @dataclass(frozen=True)
 class Engine:
+    """`find` says of what lies at a location which location all of its image is below, and the image's folder in it."""
+
     name: str
+    find: Callable[[Storage], tuple[str, str]]
     survey: SurveyIt
     plan: Callable[[Spec, JobSpec, Facts], tuple[Plan, ...]]
     identity: Callable[[Facts], str]
@@ -39,7 +42,13 @@ class Engine:
     reader: Callable[[], EntriesReader]
 
 
-def _spark_survey(storage: Storage, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = ()) -> Survey:
+def _spark_find(storage: Storage) -> tuple[str, str]:
+    return storage.location, ""
+
+
+def _spark_survey(
+    storage: Storage, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = (), at: str = ""
+) -> Survey:
     from stateshift.engines.spark.survey import survey
 
     return survey(storage, thorough, changes=changes)
@@ -87,11 +96,68 @@ def _spark_reader() -> EntriesReader:
     return comparable
 
 
+def _flink_find(storage: Storage) -> tuple[str, str]:
+    from stateshift.engines.flink.survey import find
+
+    return find(storage)
+
+
+def _flink_survey(
+    storage: Storage, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = (), at: str = ""
+) -> Survey:
+    from stateshift.engines.flink.survey import survey
+
+    return survey(storage, thorough, changes, at)
+
+
+def _flink_plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
+    from stateshift.engines.flink.planner import plan
+
+    return plan(spec, job, facts)
+
+
+def _flink_identity(facts: Facts) -> str:
+    from stateshift.engines.flink.planner import identity_of
+
+    return identity_of(facts)
+
+
+def _flink_transforms() -> Mapping[str, Transform]:
+    from stateshift.engines.flink.transforms import TRANSFORMS
+
+    return TRANSFORMS
+
+
+def _flink_reader() -> EntriesReader:
+    from stateshift.engines.flink.entries import comparable
+
+    return comparable
+
+
 SPARK = Engine(
-    "spark", _spark_survey, _spark_plan, _spark_identity, _spark_own_part, _spark_misplaced, _spark_transforms,
-    _spark_reader,
+    "spark", _spark_find, _spark_survey, _spark_plan, _spark_identity, _spark_own_part, _spark_misplaced,
+    _spark_transforms, _spark_reader,
 )  # fmt: skip
-ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (SPARK,)}
+FLINK = Engine(
+    "flink", _flink_find, _flink_survey, _flink_plan, _flink_identity, lambda spec, job, survey: survey,
+    lambda storage, files: (), _flink_transforms, _flink_reader,
+)  # fmt: skip
+ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (SPARK, FLINK)}
+
+
+def surveyed(
+    kind: Engine,
+    location: str,
+    opening: Callable[[str], Storage],
+    thorough: bool = False,
+    changes: Sequence[Mapping[str, Any]] = (),
+) -> tuple[Storage, Survey]:
+    """What is at a location, and the storage that its survey is of: an image may be in more than one place."""
+    storage = opening(location)
+    root, at = kind.find(storage)
+    if root != storage.location:
+        storage = opening(root)
+    return storage, kind.survey(storage, thorough, changes, at)
 
 
 def engine(name: str) -> Engine:

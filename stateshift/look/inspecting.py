@@ -13,8 +13,9 @@ from itertools import islice
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from stateshift.engines.registry import ENGINES
+from stateshift.engines.registry import ENGINES, surveyed
 from stateshift.errors import FormatError, MissingFile
+from stateshift.formats.flink.metadata import NAME as METADATA
 from stateshift.look.singles import single
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
@@ -49,12 +50,13 @@ class ShownEntry:
 def inspect(location: str, opening: Callable[[str], Storage] = open_patiently) -> Look:
     """Look at whatever is at the location."""
     file = single(location, opening)
+    if file is not None and file[1] == METADATA:  # of Flink's: what it says is what its folder is
+        return inspect(locations.parent(locations.normal(location, os.getcwd())), opening)
     if file is not None:
         storage, name = file
         return Look(file=_decoded(storage, name, location, opening))
-    storage = opening(location)
     for engine in ENGINES.values():
-        survey = engine.survey(storage)
+        _, survey = surveyed(engine, location, opening)
         if survey.images:
             return Look(survey)
     if survey.kind == "empty":

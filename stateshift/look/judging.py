@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from stateshift.engines.registry import ENGINES
+from stateshift.engines.flink.deep import everything
+from stateshift.engines.registry import ENGINES, surveyed
 from stateshift.engines.spark.deep import everything as deep
 from stateshift.engines.spark.deep import sidecars
 from stateshift.engines.spark.findings.moves import taking_back
@@ -50,9 +51,9 @@ def restartable(
 ) -> Judgement:
     """Whether a job could restart from what is there. `thorough` also reads everything it needs to its end (a `fleet`
     does, where there is one), and of the earlier epochs names those that would do, if the newest does not."""
-    storage = opening(location)
-    survey = next((s for s in (e.survey(storage, True) for e in ENGINES.values()) if s.images), None)
-    if survey is None:
+    looked = ((e, *surveyed(e, location, opening, True)) for e in ENGINES.values())
+    engine, storage, survey = next((found for found in looked if found[2].images), (None, None, None))
+    if engine is None or storage is None or survey is None:
         found = Finding("refuse", f"{location} holds no checkpoint that a job could restart from",
                         hint=f"stateshift inspect {quote(location)}")  # fmt: skip
         return Judgement(False, None, (), (found,))
@@ -69,9 +70,12 @@ def restartable(
             findings.append(Finding("refuse", f"{image.path or location} has not committed a batch"))
         epochs = image.epochs
         if thorough:
-            found_deep = tuple(_deep(storage, survey, image, fleet))
+            found_deep = tuple(_deep(storage, survey, image, fleet) if engine.name == "spark" else
+                               everything(storage, image))  # fmt: skip
             findings += found_deep
-            if epochs and any(finding.level == "refuse" for finding in (*image.findings, *found_deep)):
+            if engine.name == "flink" and found_deep:
+                epochs = ()
+            elif epochs and any(finding.level == "refuse" for finding in (*image.findings, *found_deep)):
                 epochs = deep.works(storage, image, found_deep)
         judged.append(JudgedImage(image.path, image.name, image.epoch, epochs))
     whole = all(_begins(i) or (i.epoch is not None and i.epoch in i.epochs) for i in survey.images)

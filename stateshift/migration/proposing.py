@@ -9,7 +9,7 @@ from typing import Any
 from stateshift import __version__, lock, plain
 from stateshift.clusters.opening import check_submit
 from stateshift.clusters.protocol import Cluster, JobState, JobStatus, StopRequest
-from stateshift.engines.registry import Engine, engine
+from stateshift.engines.registry import Engine, engine, surveyed
 from stateshift.errors import PlanError, SpecError
 from stateshift.estimating import estimated, probe
 from stateshift.migration import preflight
@@ -80,21 +80,30 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
     and what is asked of them before anything moves (`preflight`)."""
     kind = engine(spec.engine)
     if job.submit is not None and job.target_cluster is not None:
-        check_submit(spec.cluster(job.target_cluster).kind, job.submit.options, f"/jobs/{spec.jobs.index(job)}/submit")
-    source = doors.open_storage(job.source)
-    surveyed = kind.own_part(spec, job, _surveyed(kind.survey(source, changes=job.transform), source))
+        number = [one.name for one in spec.jobs].index(job.name)
+        check_submit(spec.cluster(job.target_cluster).kind, job.submit.options, f"/jobs/{number}/submit")
+    source, found = _source(kind, job, doors)
+    survey = kind.own_part(spec, job, _surveyed(found, source))
     facts = Facts(
-        source=surveyed,
-        target=_survey(spec, job.target, doors) if job.target else surveyed,
+        source=survey,
+        target=_survey(spec, job.target, doors) if job.target else survey,
         merges=tuple(_survey(spec, location, doors) for location in job.merge_locations),
         data=tuple((_data(kind, d.source, doors, True), _data(kind, d.target, doors, d.copy)) for d in job.data),
         source_cluster=_cluster_facts(spec, job.source_cluster, job, doors, workdir, running=True),
         target_cluster=_cluster_facts(spec, job.target_cluster, job, doors, workdir, running=False),
-        rates=probe(source, surveyed) if probing else None,
+        rates=probe(source, survey) if probing else None,
         at=doors.clock.now(),
         others=tuple(_survey(spec, location, doors, job.transform) for location in _others(job)),
     )
     return preflight.asked(spec, job, facts, doors) if probing else facts
+
+
+def _source(kind: Engine, job: JobSpec, doors: Doors) -> tuple[Storage, Survey]:
+    """What is there; of images that are still to be taken, nothing is."""
+    if job.takes_savepoints:
+        storage = doors.open_storage(job.source)
+        return storage, Survey(storage.location, None, "empty", ())
+    return surveyed(kind, job.source, doors.open_storage, changes=job.transform)
 
 
 def propose(spec: Spec, doors: Doors, workdir: Workdir, only: str | None = None) -> Proposal:
@@ -126,15 +135,16 @@ def jobs_of(spec: Spec, only: str | None) -> tuple[JobSpec, ...]:
 
 
 def _others(job: JobSpec) -> tuple[str, ...]:
-    """Checkpoints whose state is added to the job's."""
-    return tuple(at for change in job.transform if change["kind"] == "merge" for at in change["locations"])
+    """Images whose state is added to the job's."""
+    savepoints = job.flink.existing_savepoints[1:] if job.flink is not None else ()
+    return savepoints + tuple(at for change in job.transform if change["kind"] == "merge" for at in change["locations"])
 
 
 def _survey(spec: Spec, location: str, doors: Doors, changes: Sequence[Mapping[str, Any]] = ()) -> Survey:
     """A place beside the job's own; what is to be gone back to is the job's own batch."""
-    storage = doors.open_storage(location)
     asked = [change for change in changes if change["kind"] != "rewind"]
-    return _surveyed(engine(spec.engine).survey(storage, changes=asked), storage)
+    storage, found = surveyed(engine(spec.engine), location, doors.open_storage, changes=asked)
+    return _surveyed(found, storage)
 
 
 def _surveyed(survey: Survey, storage: Storage) -> Survey:
@@ -161,7 +171,8 @@ def _cluster_facts(
         found, host = _findings_of_target(cluster), cluster.host(job.connection)
         reaches = cluster.reaches(job.destination)
         return ClusterFacts(name, cluster.kind, cluster.version(), "unknown", None, found, host, reaches)
-    request = StopRequest(job.name, job.source, job.stop.get("tag"), options=job.stop)
+    ids = {"job_ids": list(job.flink.job_ids)} if job.flink is not None and job.flink.job_ids else {}
+    request = StopRequest(job.name, job.source, job.stop.get("tag"), options={**job.stop, **ids})
     status = cluster.find_source(request)
     found = _findings_of_source(spec.cluster(name), status)
     return ClusterFacts(name, cluster.kind, cluster.version(), str(status.state), status.id, found)

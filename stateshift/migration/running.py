@@ -164,6 +164,7 @@ class Run:
         """The move plan of what is there now, if that is still what the proposal was made from. Else no job of the wave
         stays halted."""
         halted = job.name in halts
+        job = self._with_images(job)
         facts = gather(self.spec, job, self.doors, self.workdir)
         if halted and facts.source_cluster is not None and facts.source_cluster.state == "unknown":
             # A cluster that cannot tell was told to stop the job, and said that it did.
@@ -184,6 +185,13 @@ class Run:
             self._undo_halts(wave)
         refuse(made)
         return made[-1]
+
+    def _with_images(self, job: JobSpec) -> JobSpec:
+        """The job from where its halt has left its images, if it was asked for some."""
+        halts = [plan for plan in self.journal.progress.plans_of((job.name,)) if plan.purpose == "halt"]
+        evidence = [step.evidence or {} for step in halts[-1].steps.values()] if halts and not halts[-1].undone else []
+        images = tuple(found["image"] for found in evidence if "image" in found)
+        return job.started_from(images) if images and job.takes_savepoints else job
 
     def _let_go_of_untouched(self) -> None:
         """A target on which nothing was begun, or where everything was taken back, need not stay locked."""

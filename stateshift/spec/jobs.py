@@ -5,7 +5,8 @@ or `remote` is true. With `version` they count where they are given, unless the 
 switched on has to be there. A remote location is on where it is given (IS-5).
 
 Flink's jobs (IF-1): with existing savepoints the first is the source; else savepoints of the job ids are taken, and
-the source is where Flink puts them. `checkpoint_location` and `remote_location` name source and target here as well.
+the source is where Flink puts them. `host` and `port` without a `source_cluster` are the cluster on which they run.
+`checkpoint_location` and `remote_location` name source and target here as well.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stateshift.spec.keys import JOB, SPEC, Engine, Key
-from stateshift.spec.model import FlinkJob, JobSpec
+from stateshift.spec.model import ClusterSpec, FlinkJob, JobSpec
 from stateshift.spec.parts import name_of, named, read_part
 from stateshift.spec.place import Place
 from stateshift.spec.values import Reader
@@ -122,8 +123,23 @@ def _flink_job(
     for given, other in (("host", "port"), ("port", "host")):
         if given in places and other not in places:
             reader.complaints.add(places[given], f"{given!r} without {other!r}", "both of them, or neither")
+    if "host" in flink and "port" in flink and "source_cluster" not in values:
+        values["source_cluster"] = rest_name(flink["host"], flink["port"])
     _set_ends(reader, place, places, values, existing)
     return _job_spec(values, FlinkJob(**flink))
+
+
+def rest_name(host: str, port: int) -> str:
+    """What a cluster is called of which a job tells host and port, and nothing else."""
+    return f"{host}:{port}"
+
+
+def implied_cluster(job: JobSpec) -> ClusterSpec | None:
+    """The cluster whose host and port the job tells."""
+    flink = job.flink
+    if flink is None or not flink.host or not flink.port or job.source_cluster != rest_name(flink.host, flink.port):
+        return None
+    return ClusterSpec(job.source_cluster, "flink_rest", {"url": f"http://{job.source_cluster}"})
 
 
 def _check_savepoints_can_be_taken(

@@ -19,13 +19,13 @@ but for the scheme's case and the slashes at their ends (`s3a` stays `s3a`: the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 # The findings that may be waived, by the names that the findings give.
 WAIVERS = (
     *("paths-stay", "older-target", "zip-format", "operators-stay"),
-    *("permission", "space", "target-reach", "lost-offsets", "list-state"),
+    *("permission", "space", "target-reach", "lost-offsets", "list-state", "kryo"),
 )
 
 Mode = Literal["move", "fork"]
@@ -95,7 +95,8 @@ class KafkaSpec:
 
 @dataclass(frozen=True, slots=True)
 class FlinkJob:
-    """What only Flink's dialect of INFORE D5.2 has (IF-1)."""
+    """What only Flink's dialect of INFORE D5.2 has (IF-1). `cancel_job`: true takes savepoints and cancels the jobs
+    then, false lets them go on; left out, they end with their savepoints, and lose nothing."""
 
     job_ids: tuple[str, ...] = ()
     new_savepoint: str | None = None
@@ -105,7 +106,7 @@ class FlinkJob:
     target_directory: str | None = None
     from_existing_savepoint: bool = False
     allow_non_restored_state: bool = False
-    cancel_job: bool = False
+    cancel_job: bool | None = None
     checkpoint_dir: str | None = None
 
 
@@ -133,6 +134,17 @@ class JobSpec:
     planned_batch: Literal["keep", "drop"] = "keep"
     waive: tuple[str, ...] = ()
     flink: FlinkJob | None = None
+
+    @property
+    def takes_savepoints(self) -> bool:
+        """Whether its images are still to be taken."""
+        return self.flink is not None and bool(self.flink.job_ids) and not self.flink.existing_savepoints
+
+    def started_from(self, images: tuple[str, ...]) -> JobSpec:
+        """The same job, once its savepoints have been taken."""
+        assert self.flink is not None, "only Flink's jobs are asked for savepoints"
+        flink = replace(self.flink, existing_savepoints=images, from_existing_savepoint=True)
+        return replace(self, source=images[0], flink=flink)
 
     @property
     def destination(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from stateshift.errors import SpecError
 from stateshift.spec.checks import check
-from stateshift.spec.jobs import Dialect, ReadJob, check_engine, read_jobs
+from stateshift.spec.jobs import Dialect, ReadJob, check_engine, implied_cluster, read_jobs
 from stateshift.spec.keys import JOB, SPEC, Engine, fold
 from stateshift.spec.location import normal
 from stateshift.spec.model import Spec
@@ -59,7 +59,10 @@ def _read(reader: Reader, root: Place) -> tuple[Spec, list[ReadJob]]:
     own = [key for key in SPEC.all if key.of is Spec and values.get(key.name) is not None]
     fields: dict[str, Any] = {str(key.field): values[key.name] for key in own}
     fields |= {**(values.get("throttle") or {}), "engine": engine, "jobs": tuple(read.job for read in jobs)}
-    return Spec(**fields), jobs
+    named = fields.get("clusters", ())
+    implied = {c.name: c for read in jobs if (c := implied_cluster(read.job)) is not None}
+    more = tuple(implied[name] for name in implied if name not in {cluster.name for cluster in named})
+    return Spec(**{**fields, "clusters": (*named, *more)}), jobs
 
 
 def _recognise(reader: Reader, root: Place) -> Engine | None:

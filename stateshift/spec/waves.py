@@ -33,8 +33,10 @@ def sharing(spec: Spec, job: JobSpec) -> tuple[JobSpec, ...]:
 
 
 def share(job: JobSpec, other: JobSpec) -> bool:
-    """Whether both take something out of one source. A savepoint may be started from by any number of jobs."""
-    if job.flink is not None or other.flink is not None:
-        return False
+    """Whether both take something out of one source. A savepoint may be started from by any number of jobs; what is
+    still to be taken of a running job, is taken once."""
+    if job.flink is not None and other.flink is not None:
+        taking = job.takes_savepoints and other.takes_savepoints
+        return taking and bool(set(job.flink.job_ids) & set(other.flink.job_ids))
     moving = job.mode == "move" and other.mode == "move" and bool(job.source and other.source)
     return moving and relation(job.source, other.source) == "same"

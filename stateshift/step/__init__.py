@@ -1,17 +1,18 @@
 """Steps: worthwhile units of journaled work, engine-neutral, each a frozen value.
 
-    kind             module    does
-    StopJob          jobs      stop the job at a consistent epoch unless it is already stopped
-    FenceSource      jobs      make it impossible for a zombie of the old job to commit
-    LiftFence        jobs      let the job go on where it was
-    CopyFiles        files     stream a bundle of files
-    MoveFiles        files     rename a bundle within one file system
-    WriteFile        files     write literal bytes
-    TransformShard   files     feed files through a named pure transform
-    CompareImages    images    fold the entries of both images and compare
-    KeepOwners       owners    give the target's files to whom the source's belong
-    SubmitJob        starting  find the tag, else submit with it
-    AwaitProgress    starting  wait until the job restored from this image commits a batch
+    kind             module      does
+    StopJob          jobs        stop the job at a consistent epoch unless it is already stopped
+    TakeSavepoint    savepoints  let the engine write an image, and end the job with it if the spec says so
+    FenceSource      jobs        make it impossible for a zombie of the old job to commit
+    LiftFence        jobs        let the job go on where it was
+    CopyFiles        files       stream a bundle of files
+    MoveFiles        files       rename a bundle within one file system
+    WriteFile        files       write literal bytes
+    TransformShard   files       feed files through a named pure transform
+    CompareImages    images      fold the entries of both images and compare
+    KeepOwners       owners      give the target's files to whom the source's belong
+    SubmitJob        starting    find the tag, else submit with it
+    AwaitProgress    starting    wait until the job restored from this image commits a batch
 """
 
 from stateshift.step.files import CopyFiles, MoveFiles, Rename, TransformShard, WriteFile
@@ -19,10 +20,12 @@ from stateshift.step.images import CompareImages
 from stateshift.step.jobs import FenceSource, LiftFence, StopJob
 from stateshift.step.owners import KeepOwners
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence, Fleet, Step
+from stateshift.step.savepoints import TakeSavepoint
 from stateshift.step.starting import AwaitProgress, SubmitJob
 
 AnyStep = (
     StopJob
+    | TakeSavepoint
     | FenceSource
     | LiftFence
     | CopyFiles
@@ -52,6 +55,7 @@ __all__ = [
     "Step",
     "StopJob",
     "SubmitJob",
+    "TakeSavepoint",
     "TransformShard",
     "WriteFile",
 ]

@@ -7,9 +7,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
-from stateshift.clusters.protocol import Cluster, JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import Cluster, JobState, JobStatus, SavepointCluster, StopRequest, Submission
 from stateshift.errors import ClusterError, StalePlan
 from stateshift.step.jobs import FenceSource
 from stateshift.step.marks import NoFiles, content_of, tag_of
@@ -116,17 +116,13 @@ class AwaitProgress(NoFiles):
         return f"wait until {self.job} has committed {', '.join(self.commits)}"
 
     def run(self, world: World) -> Evidence:
-        cluster, storage = world.cluster(self.cluster), world.storage(self.location)
+        cluster = world.cluster(self.cluster)
         first, began = _first(world, self.job, self.attempt), world.clock.now()
         while True:
             world.check_interrupted()
             # Before the files: a job that ends in between has written them by then.
             tag, status = _latest(cluster, first)
-            committed = [path for path in self.commits if storage.stat(path) is not None]
-            settled = all(
-                path in committed or _is_idle(storage, idle, tag)
-                for path, idle in zip(self.commits, self.idle, strict=True)
-            )
+            committed, settled = self._progress(cluster, tag, world)
             seconds = world.clock.now() - began
             if settled or (committed and status.state is JobState.FINISHED):
                 return self._evidence(committed, seconds, world)
@@ -137,6 +133,30 @@ class AwaitProgress(NoFiles):
                 fact = f"{self.job} is {status.state} and has committed nothing in {self.seconds_max:.0f} s"
                 raise self._failed(fact, "{} waits again", tag, world)
             world.clock.sleep(min(2.0, 0.1 + seconds / 20, self.seconds_max / 10))
+
+    def _progress(self, cluster: Cluster, tag: str, world: World) -> tuple[list[str], bool]:
+        """What has been committed, and whether that is enough. Where no file tells, the cluster does."""
+        if not self.commits:
+            return self._by_cluster(cluster, tag)
+        storage = world.storage(self.location)
+        committed = [path for path in self.commits if storage.stat(path) is not None]
+        both = zip(self.commits, self.idle, strict=True)
+        return committed, all(path in committed or _is_idle(storage, idle, tag) for path, idle in both)
+
+    def _by_cluster(self, cluster: Cluster, tag: str) -> tuple[list[str], bool]:
+        """A checkpoint that the job has completed itself, since it was restored from this image and no other."""
+        told = cast(SavepointCluster, cluster).progress(tag)
+        if told.restored is not None and self.location and not _is_at(told.restored, self.location):
+            raise ClusterError(
+                f"{self.job} was restored from {told.restored}, and not from {self.location}",
+                cluster=self.cluster,
+                job=self.job,
+                hint="`stateshift rollback WORKDIR` takes the run back",
+            )
+        restored = told.restored is not None or not self.location
+        later = told.epoch is not None and told.epoch > (self.epoch or 0)
+        done = [f"checkpoint {told.epoch}"] if later and restored else []
+        return done, bool(done) and told.running
 
     def _evidence(self, committed: list[str], seconds: float, world: World) -> Evidence:
         return {
@@ -192,6 +212,11 @@ def _latest(cluster: Cluster, tag: str) -> tuple[str, JobStatus]:
             break
         tag, status = following, later
     return tag, status
+
+
+def _is_at(image: str, location: str) -> bool:
+    """Whether an image, as an engine tells of it, is the one at the location. Each spells schemes in its own way."""
+    return image.partition(":")[2].strip("/").removesuffix("/_metadata") == location.partition(":")[2].strip("/")
 
 
 def _is_idle(storage: Storage, path: str, tag: str) -> bool:

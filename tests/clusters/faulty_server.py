@@ -53,7 +53,8 @@ def serving(stand_in: StandIn, tls: ssl.SSLContext | None = None) -> Iterator[No
             if fault in ("503", "cut off", "page"):
                 status, told = 503, {"msg": "Slow down", "message": "Slow down"}
             else:
-                body = json.loads(content) if content else None
+                form = "multipart/" in (self.headers.get("Content-Type") or "")
+                body = content if form else json.loads(content) if content else None
                 status, told = stand_in.answer(self.command, place.path, parse_qs(place.query), body)
             if fault in ("cut off", "cut off after all"):
                 self.close_connection = True
@@ -70,7 +71,7 @@ def serving(stand_in: StandIn, tls: ssl.SSLContext | None = None) -> Iterator[No
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = do_DELETE = handle_any
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any
 
         def log_message(self, *_: object) -> None:
             """Quietly."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stateshift.errors import SpecError
-from stateshift.spec import FlinkJob, JobSpec, Spec, parse_spec
+from stateshift.spec import ClusterSpec, FlinkJob, JobSpec, Spec, parse_spec, to_plain_spec
 
 TAKEN = {"job name": "a", "job ids": "1, 2", "host": "h", "port": "8081", "target directory": "/savepoints"}
 EXISTING = {"job name": "a", "existing savepoint paths": ["/old/1", "/old/2"], "new savepoint path": "/new"}
@@ -46,7 +46,9 @@ def test_the_keys_of_d5_2_are_read() -> None:
         cancel_job=True,
         checkpoint_dir="hdfs://nn/checkpoints",
     )
-    assert spec == Spec("flink", (JobSpec("a", "file:///savepoints", "file:///savepoints/new", flink=flink),))
+    job = JobSpec("a", "file:///savepoints", "file:///savepoints/new", source_cluster="h:8081", flink=flink)
+    assert spec == Spec("flink", (job,), clusters=(ClusterSpec("h:8081", "flink_rest", {"url": "http://h:8081"}),))
+    assert parse_spec(json.dumps(to_plain_spec(spec))) == spec
 
 
 @pytest.mark.row("IF-1")

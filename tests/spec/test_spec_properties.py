@@ -54,10 +54,10 @@ KAFKAS = st.none() | st.builds(
 
 
 @st.composite
-def flink_jobs(draw: Any, place: str) -> FlinkJob:
+def flink_jobs(draw: Any, place: str, number: int) -> FlinkJob:
     existing = draw(st.sampled_from([(), (f"{place}/source",), (f"{place}/source", f"{place}/source2")]))
     return FlinkJob(
-        job_ids=draw(st.sampled_from([("1",), ("1", "2")])),
+        job_ids=draw(st.sampled_from([(f"{number}a",), (f"{number}a", f"{number}b")])),
         existing_savepoints=existing,
         host="h",
         port=draw(st.integers(1, 65535)),
@@ -102,7 +102,7 @@ def job_specs(
         merge_locations=merges,
         connection=None if flink else draw(st.sampled_from([None, "h:7077", "spark://a:1,b:2"])),
         operators=operators,
-        source_cluster=draw(st.none() | st.just(cluster)),
+        source_cluster=cluster if flink else draw(st.none() | st.just(cluster)),
         target_cluster=cluster if submit else draw(st.none() | st.just(cluster)),
         submit=submit,
         stop=draw(STOPS),
@@ -116,7 +116,7 @@ def job_specs(
         kafka=None if flink else draw(KAFKAS),
         keep=tuple(draw(st.lists(st.sampled_from(["owner", "permissions"]), max_size=2, unique=True))),
         waive=tuple(draw(st.lists(st.sampled_from(WAIVERS), max_size=2, unique=True))),
-        flink=draw(flink_jobs(place)) if flink else None,
+        flink=draw(flink_jobs(place, number)) if flink else None,
     )
 
 

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from stateshift import plain
+from stateshift.engines.bundles import PIECES_MAX, Copies, bundled, copies, shard_bundles
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.bundles import PIECES_MAX, Copies, bundled, copies, shard_bundles
 from stateshift.engines.spark.findings import moves
 from stateshift.engines.spark.places import Rewriting, rewriting_of, with_changes
 from stateshift.engines.spark.reshaping import in_place

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from stateshift.engines.spark.bundles import BYTES_MAX, FILES_MAX
+from stateshift.engines.bundles import BYTES_MAX, FILES_MAX
 from stateshift.formats.spark.names import CheckpointPath, classify
 from stateshift.survey import FileInfo, Image, ShardFiles, Survey
 

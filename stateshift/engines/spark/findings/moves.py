@@ -10,11 +10,11 @@ from dataclasses import replace
 from itertools import combinations
 from shlex import quote
 
+from stateshift.engines.room import of_room
 from stateshift.engines.spark.findings.changes import of_changes
 from stateshift.engines.spark.findings.ends import of_ends, written_by
 from stateshift.engines.spark.findings.inputs import of_inputs
 from stateshift.engines.spark.findings.reach import of_reach
-from stateshift.engines.spark.findings.room import of_room
 from stateshift.engines.spark.layout import SINK_LOG, deepest_above, under
 from stateshift.engines.spark.naming import directory_of
 from stateshift.engines.spark.places import covered, needed_embedded

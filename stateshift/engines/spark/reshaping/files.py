@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stateshift import plain
+from stateshift.engines.bundles import PIECES_MAX, bundled
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.bundles import PIECES_MAX, bundled
 from stateshift.engines.spark.entries.keys import key_rule
 from stateshift.engines.spark.entries.settings import CODEC, ROW_CHECKSUM
 from stateshift.engines.spark.layout import ROCKSDB

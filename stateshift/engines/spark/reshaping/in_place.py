@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stateshift.engines.spark.bundles import bundled
+from stateshift.engines.bundles import bundled
 from stateshift.engines.spark.reshaping.files import Reshaping
 from stateshift.engines.spark.reshaping.wishes import Wishes
 from stateshift.formats.marks import FOLDER

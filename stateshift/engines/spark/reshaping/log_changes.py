@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stateshift.engines.bundles import PIECES_MAX, bundled
 from stateshift.engines.spark import layout
-from stateshift.engines.spark.bundles import PIECES_MAX, bundled
 from stateshift.engines.spark.reshaping.asked import Asked
 from stateshift.engines.spark.reshaping.joining import MERGE_COMMITS, MERGE_OFFSETS, Joining
 from stateshift.step import TransformShard

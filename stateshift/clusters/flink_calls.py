@@ -1,0 +1,189 @@
+"""Flink's REST API (1.15 to 2.3), as plain values.
+
+    GET   /config                                {"flink-version": "2.3.0", ...}
+    GET   /jobs/overview                         {"jobs": [{"jid", "name", "state"}, ...]}
+    GET   /jobs/<id>                             {"jid", "name", "state", "now", "vertices": [VERTEX], ...}; 404
+    PATCH /jobs/<id>?mode=cancel                 202, also of one that has ended; 404
+    GET   /jobs/<id>/checkpoints                 {"latest": {"completed", "savepoint", "restored"}, "history": [...]}
+    GET   /jobs/<id>/checkpoints/config          {"state_backend": "HashMapStateBackend", ...}
+    GET   /jobs/<id>/exceptions                  {"exceptionHistory": {"entries": [{"stacktrace", "timestamp"}]}}
+    POST  /jobs/<id>/savepoints, /jobs/<id>/stop 202 {"request-id"}; twice with one triggerId: one savepoint
+    GET   /jobs/<id>/savepoints/<trigger>        {"status": {"id": "COMPLETED"}, "operation": {"location"} or
+                                                 {"failure-cause": {"stack-trace"}}}; 404 of one not known or forgotten
+    GET   /jars, POST /jars/upload, POST /jars/<id>/run
+    GET, PUT /jobs/<id>/resource-requirements    {"<vertex>": {"parallelism": {"lowerBound", "upperBound"}}}
+
+A job that fails before it runs, as one whose savepoint does not fit, stays there FAILED, without vertices; its id can
+be given to no other until Flink forgets it (jobstore.expiration-time, an hour). A refusal carries a Java stack
+(`flink_causes`), in an HTTP 500 as well: one that says what is wrong has had no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from stateshift.clusters.credentials import authentication, secret_headers
+from stateshift.clusters.flink_causes import Cause, cause_of
+from stateshift.clusters.flink_values import Checkpoints, Job, Triggered, checkpoints_of, job_of, triggered_of
+from stateshift.clusters.multipart import FileForm
+from stateshift.clusters.redaction import redact
+from stateshift.clusters.rest import Refused, Service, Unanswered
+from stateshift.errors import ClusterError
+
+_FLINK, _EXAMPLE = "Flink", "http://jobmanager:8081"
+OUTAGE_SECONDS: Final = 30.0
+_PASSWORD: Final = "STATESHIFT_FLINK_PASSWORD"
+@dataclass(frozen=True)
+class FlinkCalls:
+    """`options` are the cluster's, checked (see `flink_rest`)."""
+
+    cluster: str
+    url: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def outage_seconds(self) -> float:
+        """How long Flink may be silent while something is waited for: a JobManager takes a while to be started anew."""
+        return float(self.options.get("outage_seconds", OUTAGE_SECONDS))
+
+    def version(self) -> str | None:
+        told = self._call("GET", "/config").get("flink-version")
+        return str(told) if told else None
+
+    def jobs(self) -> tuple[tuple[str, str, str], ...]:
+        """(id, name, state) of each that Flink knows of, as it tells them."""
+        with self._read("/jobs/overview"):
+            listed = self._call("GET", "/jobs/overview")["jobs"]
+            return tuple((str(one["jid"]), str(one["name"]), str(one["state"])) for one in listed)
+
+    def job(self, id: str) -> Job | None:
+        told = self._call_or_none(f"/jobs/{id}")
+        with self._read(f"/jobs/{id}"):
+            return None if told is None else job_of(told)
+
+    def cancel(self, id: str) -> None:
+        """One that is not there, or has ended, is fine."""
+        try:
+            self._call("PATCH", f"/jobs/{id}", params={"mode": "cancel"})
+        except Refused as refused:
+            if refused.status not in (404, 409):
+                raise
+
+    def checkpoints(self, id: str) -> Checkpoints:
+        """Nothing, of a job that Flink does not know or that has none."""
+        told = self._call_or_none(f"/jobs/{id}/checkpoints")
+        with self._read(f"/jobs/{id}/checkpoints"):
+            return Checkpoints(None, None, ()) if told is None else checkpoints_of(told)
+
+    def settings(self, id: str) -> dict[str, Any]:
+        return self._call_or_none(f"/jobs/{id}/checkpoints/config") or {}
+
+    def exceptions(self, id: str) -> list[dict[str, Any]]:
+        """What made it fail, newest first: stacktrace, timestamp, taskName."""
+        told = self._call_or_none(f"/jobs/{id}/exceptions") or {}
+        entries = (told.get("exceptionHistory") or {}).get("entries")
+        return [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+
+    def trigger(self, id: str, stop: bool, body: Mapping[str, Any]) -> None:
+        self._call("POST", f"/jobs/{id}/{'stop' if stop else 'savepoints'}", json=body)
+
+    def triggered(self, id: str, trigger: str) -> Triggered | None:
+        """None, of one that Flink does not know or has forgotten (five minutes after it was done)."""
+        told = self._call_or_none(f"/jobs/{id}/savepoints/{trigger}")
+        with self._read(f"/jobs/{id}/savepoints/{trigger}"):
+            return None if told is None else triggered_of(told)
+
+    def jar_of(self, name: str) -> str | None:
+        """The id of a jar that was uploaded under this name."""
+        with self._read("/jars"):
+            files = self._call("GET", "/jars")["files"]
+            return next((str(one["id"]) for one in files if one["name"] == name), None)
+
+    def upload(self, jar: Path, name: str) -> str:
+        with FileForm.of(jar, "jarfile", name, "application/x-java-archive") as form, self._read("/jars/upload"):
+            told = self._call("POST", "/jars/upload", data=form, headers={"Content-Type": form.content_type})
+            return str(told["filename"]).rpartition("/")[2]
+
+    def run(self, jar: str, body: Mapping[str, Any]) -> str:
+        with self._read(f"/jars/{jar}/run"):
+            return str(self._call("POST", f"/jars/{jar}/run", json=body)["jobid"])
+
+    def parallelism(self, id: str) -> dict[str, Any]:
+        """How many of each vertex there are to be: {"<vertex>": {"parallelism": {"lowerBound", "upperBound"}}}."""
+        return self._call("GET", f"/jobs/{id}/resource-requirements")
+
+    def set_parallelism(self, id: str, wanted: Mapping[str, Any]) -> None:
+        self._call("PUT", f"/jobs/{id}/resource-requirements", json=wanted)
+
+    def _call_or_none(self, path: str) -> dict[str, Any] | None:
+        try:
+            return self._call("GET", path)
+        except Refused as refused:
+            if refused.status == 404 and _is_flinks(refused.told):
+                return None
+            raise
+
+    def _call(self, method: str, path: str, **asked: Any) -> dict[str, Any]:
+        headers = {**secret_headers(self.options, self.cluster), **asked.pop("headers", {})}
+        who = authentication(self.options, self.cluster, _PASSWORD)
+        service = Service(self.cluster, _FLINK, _EXAMPLE, "errors", _WAYS_OUT, self.options, headers, who)
+        try:
+            return service.json(method, self._place(path), **asked)
+        except (Refused, Unanswered) as error:
+            cause = cause_of(error.told)
+            if cause is None:
+                raise
+            raise self._told(error, cause, path) from error
+
+    def _told(self, error: Refused | Unanswered, cause: Cause, path: str) -> ClusterError:
+        """The same error, in its own words. A failure that says what is wrong is a refusal."""
+        status = error.status or 0
+        hint = cause.hint or _hint_of(status, path) or error.hint or "the JobManager's log has all of it"
+        what = next((words for end, words in _FAILED.items() if path.endswith(end)), None)
+        fact = f"{redact(self.url)}: {f'{what}: ' if what else ''}{cause.fact}"
+        if isinstance(error, Refused) or (status == 500 and cause.certain):
+            return Refused(fact, status, error.told, cluster=self.cluster, hint=hint)
+        return Unanswered(fact, status, error.told, cluster=self.cluster, hint=hint)
+
+    def _place(self, path: str) -> str:
+        return self.url.rstrip("/") + path
+
+    @contextmanager
+    def _read(self, path: str) -> Iterator[None]:
+        """Something else than Flink may answer there: what it says is read in here."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise Unanswered(
+                f"{redact(self._place(path))} does not tell what Flink tells there: {type(error).__name__} {error}",
+                cluster=self.cluster,
+                hint=f'"url" has to be that of Flink\'s REST API, such as {_EXAMPLE}',
+            ) from error
+
+
+_FAILED: Final = {"/run": "the job was not started", "/upload": "the jar was not taken"}
+_WAYS_OUT: Final[Mapping[int, str]] = {
+    401: 'give the cluster "auth" and "user", with the password in STATESHIFT_FLINK_PASSWORD or a "password_file"; or '
+    'a "token_file"; or "header_files" for a gateway before it',
+    403: "this user may not do that: ask who runs the gateway before Flink",
+    404: f'"url" has to be that of Flink\'s REST API, such as {_EXAMPLE}',
+}
+
+
+def _is_flinks(told: Any) -> bool:
+    """Whether it is Flink that does not know what was asked about: who knows no such page answers 404 as well."""
+    errors = told.get("errors") if isinstance(told, dict) else None
+    return isinstance(errors, list) and not any(str(one).startswith("Not found: ") for one in errors)
+
+
+def _hint_of(status: int, path: str) -> str | None:
+    if status == 404 and path.startswith("/jars"):
+        return (
+            "this Flink takes no jars: it is a cluster of one application, or web.submit.enable is false; submit to a "
+            "session cluster, or start the job by a cluster of kind command"
+        )
+    return None

@@ -1,0 +1,63 @@
+"""Which of Flink's jobs is meant, and what is told of it: the jobs under a tag, those of a name, and their state.
+
+A job's id is a digest of its tag and of the attempt: one that failed before it was anything keeps its id for an hour,
+and the attempt after it has another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from stateshift.clusters.flink_calls import FlinkCalls
+from stateshift.clusters.flink_causes import cause_of, without_frames
+from stateshift.clusters.flink_values import Job
+from stateshift.clusters.protocol import JobState, JobStatus, RunningJob
+from stateshift.clusters.redaction import redact
+
+
+def job_id(tag: str, attempt: int = 0) -> str:
+    """Flink's id of the job that is submitted under a tag."""
+    told = tag if attempt == 0 else f"{tag}\0{attempt}"
+    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def attempts(calls: FlinkCalls, tag: str) -> tuple[int, Job | None]:
+    """The first attempt that was not stillborn, or not made yet; and its job."""
+    attempt = 0
+    while (job := calls.job(job_id(tag, attempt))) is not None and job.stillborn:
+        attempt += 1
+    return attempt, job
+
+
+def named(calls: FlinkCalls, name: str) -> list[Job]:
+    """Oldest first, as far as they are still there; those that never were anything are left out."""
+    found = [calls.job(id) for id, called, _ in calls.jobs() if called == name]
+    return [job for job in found[::-1] if job is not None and not job.stillborn]
+
+
+def running_of(calls: FlinkCalls, job: Job) -> RunningJob:
+    settings = {**calls.settings(job.id), **({"scheduler": job.scheduler} if job.scheduler else {})}
+    vertices = {v.id: (v.name, v.parallelism, v.parallelism_max) for v in job.vertices}
+    return RunningJob(job.id, job.name, job.state, settings, vertices)
+
+
+def status_of(calls: FlinkCalls, job: Job, stopped: bool) -> JobStatus:
+    if stopped and job.state is JobState.FAILED:
+        return JobStatus(JobState.FINISHED, job.id, "stopped")
+    if job.told in ("RUNNING", "FINISHED", "CREATED", "INITIALIZING"):
+        waits = job.told == "RUNNING" and job.state is JobState.QUEUED
+        return JobStatus(job.state, job.id, "waits for slots" if waits else None)
+    failed = calls.exceptions(job.id)
+    cause = cause_of(failed[0].get("stacktrace")) if failed else None
+    return JobStatus(job.state, job.id, job.told.lower() + (f": {cause.fact}" if cause else ""))
+
+
+def told_of(exception: Mapping[str, Any]) -> list[str]:
+    """When and where, and the stack without its frames."""
+    at = datetime.fromtimestamp(float(exception.get("timestamp") or 0) / 1000, UTC).isoformat(" ", "seconds")
+    return [f"{at} {redact(str(exception.get('taskName') or 'the job'), os.environ)}",
+            *(f"  {line}" for line in without_frames(str(exception.get("stacktrace") or "")))]  # fmt: skip

@@ -1,0 +1,269 @@
+"""Flink jobs on a session cluster, over its REST API. A job's id is a digest of its tag: Flink starts one job under an
+id, and whoever knows the tag finds it.
+
+    options      url, auth, user, password_file, token_file, header_files, ca_file, cert_file, key_file,
+                 request_seconds, settle_seconds, outage_seconds, flink_configuration, application, state_dir
+    submission   jar (a file here, uploaded once) or jar_id (one that is there), entry_class, arguments, parallelism,
+                 allow_non_restored_state, claim_mode (no_claim or legacy), flink_configuration
+    stopping     job_id or job_ids, of jobs that we did not submit, or job_name; else it has the job's name
+
+The submission's location is the savepoint that the job is restored from; empty, it starts with nothing. It also stands
+wherever `{checkpoint}` does in an argument, as the job and the tag do (IS-6). Its claim is always Flink's to leave the
+files alone: with `claim` it would delete them, and they may be the only copy.
+
+While something is waited for, Flink may be silent for `outage_seconds`: its JobManager may be started anew.
+`application` says that this is a cluster of one application, which goes when the application has ended; it takes no
+submissions. A job that failed before it was anything (its savepoint did not fit, say) was not started: the tag's next
+attempt has another id. Flink forgets jobs an hour after they ended, and all of them when its JobManager is started anew
+without high availability: one that we know of and it does not is `unknown`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stateshift.clusters.credentials import AUTHENTICATION
+from stateshift.clusters.flink_calls import FlinkCalls
+from stateshift.clusters.flink_jobs import attempts, job_id, named, running_of, status_of, told_of
+from stateshift.clusters.flink_rescale import rescale
+from stateshift.clusters.flink_savepoints import take_savepoint
+from stateshift.clusters.flink_submit import SUBMIT_OPTIONS, jar_there, read_submit, run_body
+from stateshift.clusters.flink_values import Job, is_job_id
+from stateshift.clusters.hosts import host_of
+from stateshift.clusters.noted import Notes, reached_at, refuse_unknown
+from stateshift.clusters.options import FLAG, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS
+from stateshift.clusters.protocol import (
+    JobProgress,
+    JobState,
+    JobStatus,
+    RunningJob,
+    SavepointRequest,
+    StopRequest,
+    Submission,
+)
+from stateshift.clusters.redaction import last_lines, redact
+from stateshift.clusters.rest import Refused, Unanswered, through_outages
+from stateshift.clusters.stopping import stop_options
+from stateshift.clusters.waiting import wait_for
+from stateshift.errors import ClusterError
+
+CLUSTER_OPTIONS = {
+    "url": NEEDED_TEXT,
+    "auth": AUTHENTICATION,
+    "user": TEXT,
+    "password_file": TEXT,
+    "token_file": TEXT,
+    "header_files": SETTINGS,
+    "ca_file": TEXT,
+    "cert_file": TEXT,
+    "key_file": TEXT,
+    "request_seconds": SECONDS,
+    "settle_seconds": SECONDS,
+    "outage_seconds": SECONDS,
+    "flink_configuration": SETTINGS,
+    "application": FLAG,
+    "state_dir": TEXT,
+}
+STOP_OPTIONS = {"job_id": TEXT, "job_ids": TEXTS, "job_name": TEXT}
+
+_SETTLE_SECONDS = 60.0
+_FORGOTTEN = "Flink does not know it any more: it ended a while ago, or its JobManager was started anew"
+
+
+@dataclass(frozen=True)
+class FlinkRest:
+    """See the module. `options` are checked already (CLUSTER_OPTIONS)."""
+
+    name: str
+    state_dir: Path
+    options: Mapping[str, Any]
+    interrupt: threading.Event | None = None
+
+    @property
+    def kind(self) -> str:
+        return "flink_rest"
+
+    def version(self) -> str | None:
+        try:
+            return self._calls(None).version()
+        except ClusterError:
+            return None
+
+    def host(self, connection: str | None = None) -> str | None:
+        return host_of(connection or str(self.options["url"]))
+
+    def reaches(self, location: str) -> bool | None:
+        return None
+
+    def find(self, tag: str) -> JobStatus:
+        record = self._notes.read(tag) or {}
+        calls, id = self._calls(record), record.get("id")
+        if id is not None:
+            job, stopped = calls.job(id), bool(record.get("stopped"))
+            if job is None:
+                kept = JobStatus(JobState.FINISHED, id, "stopped")
+                return kept if stopped else JobStatus(JobState.UNKNOWN, id, _FORGOTTEN)
+            return status_of(calls, job, stopped)
+        # What was begun and is not there may be on its way.
+        settle = float(self.options.get("settle_seconds", _SETTLE_SECONDS))
+        settled = 0.0 if record.get("refused", not record) else float(record["begun"]) + settle
+
+        def look() -> JobStatus | None:
+            over = time.time() >= settled
+            attempt, job = attempts(calls, tag)
+            if job is not None:
+                if record:
+                    self._notes.add(tag, id=job.id)
+                return status_of(calls, job, bool(record.get("stopped")))
+            return JobStatus(JobState.ABSENT) if over or attempt > record.get("attempt", attempt) else None
+
+        found = wait_for(look, max(0.0, settled - time.time()) + 1.0, self.interrupt)
+        return found or JobStatus(JobState.ABSENT)
+
+    def find_source(self, request: StopRequest) -> JobStatus:
+        """Of several ids: of one that is alive, if there is."""
+        if request.tag is not None:
+            status = self.find(request.tag)
+            if status.state is not JobState.ABSENT:
+                return status
+        calls, found = self._calls(None), self._sources(request)
+        if not found:
+            return JobStatus(JobState.ABSENT)
+        return status_of(calls, next((job for job in found if job.state.alive), found[-1]), False)
+
+    def submit(self, submission: Submission) -> str:
+        given = read_submit(submission.options, "/submit")
+        self._refuse_application(submission)
+        status = self.find(submission.tag)
+        if status.state is not JobState.ABSENT:
+            return status.id or submission.tag
+        record: dict[str, Any] = {"url": reached_at(submission, str(self.options["url"]))}
+        calls = self._calls(record)
+        body = run_body(submission, given, self.options, calls.version(), self.name)
+        jar = jar_there(calls, given, submission)
+        attempt, _ = attempts(calls, submission.tag)
+        id = job_id(submission.tag, attempt)
+        record |= {"begun": time.time(), "attempt": attempt, "location": submission.location, "refused": False}
+        self._notes.add(submission.tag, **record, asked=id)
+        try:
+            calls.run(jar, {**body, "jobId": id})
+        except Refused:
+            job = calls.job(id)  # somebody was first, or what is behind the job's start failed
+            if job is None or job.stillborn:
+                self._notes.add(submission.tag, refused=True)
+                raise
+        except Unanswered as unanswered:
+            if self.find(submission.tag).id != id:  # waits until it is settled
+                raise unanswered
+        self._notes.add(submission.tag, id=id)
+        return id
+
+    def stop(self, request: StopRequest) -> JobStatus:
+        """Cancel: what a job has done since its last checkpoint is done again by who goes on from there. A job whose
+        state is wanted is stopped with a savepoint."""
+        status = self.find_source(request)
+        refuse_unknown(status, request, self.name)
+        if request.tag is not None and self._notes.read(request.tag) is not None:
+            self._notes.add(request.tag, stopped=True)
+        calls = self._calls(self._notes.read(request.tag) if request.tag is not None else None)
+        while status.state.alive and status.id is not None:
+            calls.cancel(status.id)
+            self._await_end(calls, status.id, request)
+            status = self.find_source(request)  # of several, another one
+        return status
+
+    def log(self, tag: str, lines_max: int = 50) -> str:
+        """What made it fail, the last time behind the others."""
+        calls, id = self._calls(self._notes.read(tag)), self.find(tag).id
+        if id is None or lines_max <= 0:
+            return ""
+        return last_lines("\n".join(line for one in calls.exceptions(id)[::-1] for line in told_of(one)), lines_max)
+
+    def running(self, job: str) -> tuple[RunningJob, ...]:
+        calls = self._calls(None)
+        there = calls.job(job) if is_job_id(job) else None
+        found = [there] if there is not None else named(calls, job)
+        return tuple(running_of(calls, one) for one in found)
+
+    def savepoint(self, request: SavepointRequest) -> str:
+        return take_savepoint(self._calls(None), request, self._notes, self.interrupt)
+
+    def progress(self, tag: str) -> JobProgress:
+        record = self._notes.read(tag) or {}
+        calls = self._calls(record)
+        id = record.get("id") or job_id(tag, attempts(calls, tag)[0])
+        job, told = calls.job(id), calls.checkpoints(id)
+        epoch, path = self._restored_from(tag, record, id, told.restored)
+        return JobProgress(path, epoch, told.latest.id if told.latest else None, job is not None and job.runs)
+
+    def rescale(self, job_id: str, parallelism: Mapping[str, int], seconds_max: float = 120.0) -> None:
+        """Change how many of each vertex run, in place; return when they do. Vertices left out stay as they are."""
+        rescale(self._calls(None), job_id, parallelism, seconds_max, self.interrupt)
+
+    def _restored_from(
+        self, tag: str, record: Mapping[str, Any], id: str, told: tuple[int, str] | None
+    ) -> tuple[int | None, str | None]:
+        """The image it began from. Flink tells what it was restored from last: after a failure that is a checkpoint of
+        its own. It gets there only from what it was submitted with, so that is told instead."""
+        if told is None:
+            return None, None
+        if f"/{id}/" not in told[1]:
+            if record and record.get("restored") != list(told):
+                self._notes.add(tag, restored=list(told))
+            return told
+        first = record.get("restored")
+        return (first[0], first[1]) if first else (None, record.get("location"))
+
+    def _sources(self, request: StopRequest) -> list[Job]:
+        asked, calls = stop_options(request, self.options, STOP_OPTIONS, SUBMIT_OPTIONS), self._calls(None)
+        ids = [*asked.get("job_ids", ()), *([asked["job_id"]] if "job_id" in asked else [])]
+        if ids:
+            return [job for id in ids if (job := calls.job(str(id))) is not None]
+        name = str(asked.get("job_name", request.job))
+        elsewhere = self._moved_away(request.location)
+        found = [job for job in named(calls, name) if job.id not in elsewhere]
+        alive = [job for job in found if job.state.alive]
+        if len(alive) > 1:
+            listed = ", ".join(f'"{job.id}"' for job in alive)
+            fact = f"{len(alive)} jobs called {name!r} run on {self.name}: {listed}"
+            hint = f'say which: "stop": {{"job_id": {listed.partition(",")[0]}}}, or all of them as "job_ids"'
+            raise ClusterError(fact, cluster=self.name, job=request.job, hint=hint)
+        return alive or found
+
+    def _moved_away(self, location: str) -> set[str]:
+        """Jobs that we submitted from another image."""
+        place = location.rstrip("/")
+        ours = (one for one in self._notes.every() if "asked" in one)
+        return {str(one["asked"]) for one in ours if str(one.get("location", place)).rstrip("/") != place}
+
+    def _await_end(self, calls: FlinkCalls, id: str, request: StopRequest) -> None:
+        def ended() -> bool | None:
+            job = calls.job(id)
+            return None if job is not None and job.state.alive else True
+
+        if not wait_for(through_outages(ended, calls.outage_seconds), request.seconds_max, self.interrupt):
+            raise ClusterError(
+                f"{id}, the job {request.job}, still runs {request.seconds_max:g} s after it was cancelled",
+                cluster=self.name,
+                job=request.job,
+                hint=f"look at it: curl {redact(calls.url.rstrip('/'))}/jobs/{id}",
+            )
+
+    def _refuse_application(self, submission: Submission) -> None:
+        if self.options.get("application"):
+            fact = f"{self.name} is a cluster of one application, which is started together with it"
+            hint = "submit to a session cluster, or start the application by a cluster of kind command"
+            raise ClusterError(fact, cluster=self.name, job=submission.job, hint=hint)
+
+    @property
+    def _notes(self) -> Notes:
+        return Notes(self.state_dir)
+
+    def _calls(self, record: Mapping[str, Any] | None) -> FlinkCalls:
+        """Where the record's job was submitted, else where the cluster is."""
+        return FlinkCalls(self.name, str((record or {}).get("url") or self.options["url"]), self.options)

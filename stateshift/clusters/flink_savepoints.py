@@ -1,0 +1,202 @@
+"""Having Flink take a savepoint: once per tag, waited for, and recognised afterwards.
+
+    <state_dir>/<tag>.savepoint.json   {"begun": seconds, "since": the JobManager's time, "location": once it is known}
+
+A savepoint is asked for under an id that follows from the tag, so that asking again asks for the same one. Flink keeps
+that id for five minutes after it is done, and as long as the JobManager lives. Later the savepoint is recognised among
+the job's checkpoints: one below the directory that was asked for, taken since we began; or the one that the job ended
+with. One that failed has had its answer: the next attempt has another id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stateshift.clusters.flink_calls import FlinkCalls
+from stateshift.clusters.flink_values import Checkpoint, Job
+from stateshift.clusters.noted import Notes
+from stateshift.clusters.protocol import SavepointRequest
+from stateshift.clusters.rest import Unanswered, through_outages
+from stateshift.clusters.waiting import wait_for
+from stateshift.errors import ClusterError
+
+_ENDS = {"FINISHED", "CANCELED", "FAILED"}
+
+
+def take_savepoint(
+    calls: FlinkCalls, request: SavepointRequest, notes: Notes, interrupt: threading.Event | None
+) -> str:
+    """Its location; with `stop` and `cancel` once the job has ended."""
+    return _Taking(calls, request, notes, interrupt).done()
+
+
+def trigger_id(tag: str, attempt: int = 0) -> str:
+    return hashlib.sha256(f"savepoint {attempt} {tag}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def lies_below(path: str, directory: str) -> bool:
+    """Whether a path that Flink tells is below the directory that it was told: `file:/a/b` is below `file:///a` and
+    below `/a`; what the directory leaves out (scheme, host) is what the cluster has by default."""
+    if not directory:
+        return True
+    (scheme, host, below), (its_scheme, its_host, above) = _parts(path), _parts(directory)
+    same = its_scheme in ("", scheme) and its_host in ("", host)
+    return same and f"{below.rstrip('/')}/".startswith(f"{above.rstrip('/')}/")
+
+
+def cautions(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """What of a job's settings makes a savepoint slower or harder to restore than its checkpoints."""
+    unaligned = "its checkpoints are unaligned and a savepoint is not: it waits for the records that are on their way"
+    changelog = "its changelog is on: it is restored from a savepoint with no_claim only where the changelog is off"
+    return tuple(
+        text
+        for key, text in (("unaligned_checkpoints", unaligned), ("state_changelog_enabled", changelog))
+        if settings.get(key) is True
+    )
+
+
+def _parts(location: str) -> tuple[str, str, str]:
+    """Scheme, host and path: a path may have any character in it."""
+    found = re.match(r"(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?://([^/]*))?(.*)", location, re.DOTALL)
+    assert found is not None
+    return found[1] or "", found[2] or "", found[3]
+
+
+@dataclass(frozen=True, slots=True)
+class _Taking:
+    calls: FlinkCalls
+    request: SavepointRequest
+    notes: Notes
+    interrupt: threading.Event | None
+
+    @property
+    def ends(self) -> bool:
+        return self.request.stop or self.request.cancel
+
+    def done(self) -> str:
+        until = time.monotonic() + self.request.seconds_max
+        location = self._noted.get("location")
+        if location is None:
+            location = self._wait(self._look_after(self._begun()), until)
+            if location is None:
+                raise self._late()
+            self.notes.add(self._note, location=location)
+        if self.ends and not self._wait(self._ended, until):
+            raise self._not_ended(str(location))
+        return str(location)
+
+    def _begun(self) -> float:
+        """When we began, by the JobManager's clock: noted before anything is asked for."""
+        noted = self._noted.get("since")
+        if noted is None:
+            noted = self._job().now
+            self.notes.add(self._note, begun=time.time(), since=noted)
+        return float(noted)
+
+    def _look_after(self, since: float) -> Callable[[], str | None]:
+        attempt, asked = [0], [False]
+
+        def look() -> str | None:
+            told = self.calls.triggered(self.request.job_id, trigger_id(self.request.tag, attempt[0]))
+            if told is not None and told.cause is not None:
+                if asked[0]:
+                    raise self._error(f"no savepoint was taken: {told.cause.fact}", told.cause.hint)
+                attempt[0] += 1  # an earlier attempt's: it was told then
+                return look()
+            if told is not None:
+                return told.location
+            found = self._found(since)
+            if found is None:
+                asked[0] = True
+                self._ask(trigger_id(self.request.tag, attempt[0]))
+            return found
+
+        return look
+
+    def _ask(self, trigger: str) -> None:
+        self._refuse_what_would_fail()
+        request = self.request
+        words = ("targetDirectory", "drain") if request.stop else ("target-directory", "cancel-job")
+        flag = request.drain if request.stop else request.cancel
+        body = {words[1]: flag, "formatType": "NATIVE" if request.native else "CANONICAL", "triggerId": trigger}
+        self.calls.trigger(
+            request.job_id, request.stop, {**body, **({words[0]: request.directory} if request.directory else {})}
+        )
+
+    def _refuse_what_would_fail(self) -> None:
+        job = self._job()
+        if job.told in _ENDS:
+            fact = f"{job.name} ({job.id}) is {job.told}, and no savepoint below {self.request.directory} ended it"
+            raise self._error(fact, "take its last retained checkpoint, or a savepoint that there is, as its image")
+        backend = str(self.calls.settings(job.id).get("state_backend", ""))
+        if "forst" in backend.lower() and not self.request.native:
+            fact = f"{job.name} keeps its state in ForSt, which writes no canonical savepoint: asked for one, it fails"
+            raise self._error(fact, "ask for a native one; nothing was stopped")
+        if self.request.drain and not self.request.stop:
+            raise self._error("only a job that is stopped can be drained", "stop it, or do not drain it")
+
+    def _found(self, since: float) -> str | None:
+        """A savepoint of ours among the job's checkpoints, where its id is forgotten."""
+        told = self.calls.checkpoints(self.request.job_id)
+        ours = [one for one in told.savepoints if lies_below(one.path, self.request.directory)]
+        job = self._job()
+        if self.ends and job.told in _ENDS:
+            return next((one.path for one in ours if self._ended_with(one, job, told.latest)), None)
+        return next((one.path for one in ours if one.triggered >= since), None) if not self.ends else None
+
+    def _ended_with(self, one: Checkpoint, job: Job, latest: Checkpoint | None) -> bool:
+        expected = "FINISHED" if self.request.stop else "CANCELED"
+        return job.told == expected and one == latest and one.sync == self.request.stop
+
+    def _ended(self) -> bool | None:
+        job = self.calls.job(self.request.job_id)
+        if job is None or job.told in ("FINISHED", "CANCELED"):
+            return True
+        if job.told == "FAILED":
+            fact = f"{job.name} ({job.id}) failed after its savepoint was taken"
+            raise self._error(fact, f"its image is at {self._noted.get('location')}")
+        return None
+
+    def _wait(self, look: Callable[[], Any], until: float) -> Any:
+        patient = through_outages(look, self.calls.outage_seconds)
+        try:
+            return wait_for(patient, max(0.0, until - time.monotonic()), self.interrupt)
+        except Unanswered as silent:
+            if look == self._ended and self.calls.options.get("application"):
+                return True  # a cluster of one application goes when the application has ended
+            raise silent
+
+    def _job(self) -> Job:
+        job = self.calls.job(self.request.job_id)
+        if job is None:
+            fact = f"Flink at {self.calls.url} knows no job {self.request.job_id}"
+            raise self._error(fact, "a job that ended is forgotten after a while: take the savepoint it left, or list "
+                              "what runs with GET /jobs/overview")  # fmt: skip
+        return job
+
+    def _late(self) -> ClusterError:
+        notes = cautions(self.calls.settings(self.request.job_id))
+        fact = f"the savepoint of {self.request.job_id} has taken more than {self.request.seconds_max:g} s"
+        why = f" ({'; '.join(notes)})" if notes else ""
+        return self._error(fact + why, "it goes on: stateshift resume WORKDIR waits for it again")
+
+    def _not_ended(self, location: str) -> ClusterError:
+        fact = f"{self.request.job_id} still runs {self.request.seconds_max:g} s after its savepoint was asked for"
+        return self._error(f"{fact}; that is at {location}", "stateshift resume WORKDIR waits for its end again")
+
+    def _error(self, fact: str, hint: str | None) -> ClusterError:
+        return ClusterError(fact, cluster=self.calls.cluster, job=self.request.job_id, hint=hint)
+
+    @property
+    def _note(self) -> str:
+        return f"{self.request.tag}.savepoint"
+
+    @property
+    def _noted(self) -> dict[str, Any]:
+        return self.notes.read(self._note) or {}

@@ -1,0 +1,105 @@
+"""How a Flink job is submitted: the options checked, the jar brought there, and what the request says.
+
+A jar goes there under its own name with a digest of its content behind it, so that one that is there is not sent again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from stateshift.clusters.flink_calls import FlinkCalls
+from stateshift.clusters.flink_values import release_of, texts_of
+from stateshift.clusters.noted import filled
+from stateshift.clusters.options import ARGUMENTS, COUNT, FLAG, SETTINGS, TEXT, read_options, settings
+from stateshift.clusters.protocol import Submission
+from stateshift.errors import ClusterError, Complaint, SpecError
+
+SUBMIT_OPTIONS = {
+    "jar": TEXT,
+    "jar_id": TEXT,
+    "entry_class": TEXT,
+    "arguments": ARGUMENTS,
+    "parallelism": COUNT,
+    "allow_non_restored_state": FLAG,
+    "claim_mode": TEXT,
+    "flink_configuration": SETTINGS,
+}
+_CLAIMS = ("no_claim", "legacy")
+
+
+def read_submit(options: Mapping[str, Any], pointer: str) -> dict[str, Any]:
+    """The options, if they can be meant: asked before anything moves, and once more before a submission."""
+    given = read_options(options, SUBMIT_OPTIONS, pointer)
+    complaints = [*_about_jar(given, pointer), *_about_claim(given, pointer)]
+    if given.get("parallelism") == 0:
+        complaints.append(Complaint(f"{pointer}/parallelism", "does not fit", 0, "a whole number from 1 on"))
+    if complaints:
+        raise SpecError(tuple(complaints))
+    return given
+
+
+def run_body(
+    submission: Submission, given: Mapping[str, Any], cluster: Mapping[str, Any], version: str | None, name: str
+) -> dict[str, Any]:
+    """What Flink is told. It ignores words that it does not know: what a version lacks is refused here."""
+    release = release_of(version)
+    configuration = {**settings(cluster.get("flink_configuration")), **settings(given.get("flink_configuration"))}
+    for option, since, asked in (("flink_configuration", (1, 17), configuration), ("claim_mode", (1, 15), True)):
+        if asked and release < since:
+            fact = f'Flink {version} does not know "{option}": it came with {since[0]}.{since[1]}'
+            raise ClusterError(fact, cluster=name, job=submission.job, hint="submit to a newer one, or leave it out")
+    plain = {"entry_class": "entryClass", "parallelism": "parallelism"}
+    return {
+        "programArgsList": [filled(argument, submission) for argument in texts_of(given.get("arguments", ()))],
+        **({"flinkConfiguration": configuration} if configuration else {}),
+        **{theirs: given[ours] for ours, theirs in plain.items() if ours in given},
+        **(_restored(submission.location, given, release) if submission.location else {}),
+    }
+
+
+def jar_there(calls: FlinkCalls, given: Mapping[str, Any], submission: Submission) -> str:
+    """The id of the jar on the cluster, which it has afterwards."""
+    if "jar_id" in given:
+        return str(given["jar_id"])
+    jar = Path(str(given["jar"]))
+    try:
+        name = f"{jar.stem}-{_digest(jar)}.jar"
+        return calls.jar_of(name) or calls.upload(jar, name)
+    except OSError as error:
+        fact = f"the jar {jar} cannot be read: {error.strerror or error}"
+        hint = '"jar" names a file on this machine'
+        raise ClusterError(fact, cluster=calls.cluster, job=submission.job, hint=hint) from error
+
+
+def _restored(location: str, given: Mapping[str, Any], release: tuple[int, int]) -> dict[str, Any]:
+    return {
+        "savepointPath": location,
+        "allowNonRestoredState": bool(given.get("allow_non_restored_state", False)),
+        "claimMode" if release >= (1, 20) else "restoreMode": str(given.get("claim_mode", "no_claim")).upper(),
+    }
+
+
+def _about_jar(given: Mapping[str, Any], pointer: str) -> list[Complaint]:
+    named = [option for option in ("jar", "jar_id") if option in given]
+    if len(named) != 1:
+        return [Complaint(f"{pointer}/jar", "needs a jar, or the id of one that is there, and not both", named or None,
+                          "a file on this machine")]  # fmt: skip
+    if named == ["jar"] and not Path(str(given["jar"])).is_file():
+        return [Complaint(f"{pointer}/jar", "there is no such file", given["jar"], "a file on this machine")]
+    return []
+
+
+def _about_claim(given: Mapping[str, Any], pointer: str) -> list[Complaint]:
+    claim = given.get("claim_mode", "no_claim")
+    if claim in _CLAIMS:
+        return []
+    why = "lets Flink delete the image, which may be the only copy" if claim == "claim" else "does not fit"
+    return [Complaint(f"{pointer}/claim_mode", why, claim, ", ".join(_CLAIMS))]
+
+
+def _digest(jar: Path) -> str:
+    with jar.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]

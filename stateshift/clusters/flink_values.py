@@ -1,0 +1,152 @@
+"""What Flink's REST API tells, as plain values, read from its JSON: of a job, its checkpoints, a savepoint asked for.
+
+The readers raise KeyError, TypeError or ValueError on anything else; `flink_calls` says then where that came from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stateshift.clusters.flink_causes import Cause, cause_of
+from stateshift.clusters.protocol import JobState
+
+_STATES: Final[Mapping[str, JobState]] = {
+    "INITIALIZING": JobState.QUEUED,
+    "CREATED": JobState.QUEUED,
+    "RUNNING": JobState.RUNNING,
+    "RESTARTING": JobState.RUNNING,
+    "RECONCILING": JobState.RUNNING,
+    "FAILING": JobState.RUNNING,
+    "CANCELLING": JobState.RUNNING,
+    "FINISHED": JobState.FINISHED,
+    "CANCELED": JobState.FAILED,
+    "FAILED": JobState.FAILED,
+}
+_WAITING: Final = frozenset({"CREATED", "SCHEDULED"})
+_ID = re.compile(r"[0-9a-fA-F]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class Vertex:
+    """A chain of operators. `id` is its head's."""
+
+    id: str
+    name: str
+    parallelism: int
+    parallelism_max: int
+    state: str  # in Flink's own word
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    id: str
+    name: str
+    told: str  # the state in Flink's own word
+    vertices: tuple[Vertex, ...] = ()
+    now: int = 0  # by the JobManager's clock, in milliseconds
+    scheduler: str | None = None
+
+    @property
+    def state(self) -> JobState:
+        waits = self.told == "RUNNING" and self.vertices and all(v.state in _WAITING for v in self.vertices)
+        return JobState.QUEUED if waits else _STATES.get(self.told, JobState.UNKNOWN)
+
+    @property
+    def runs(self) -> bool:
+        """All of it: bounded parts may have finished."""
+        states = {vertex.state for vertex in self.vertices}
+        return self.told == "RUNNING" and "RUNNING" in states and states <= {"RUNNING", "FINISHED"}
+
+    @property
+    def stillborn(self) -> bool:
+        """It failed before it was anything: nothing of it ever ran."""
+        return self.told == "FAILED" and not self.vertices
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One that was completed. `sync`: the savepoint that a job is stopped with."""
+
+    id: int
+    path: str
+    savepoint: bool
+    sync: bool
+    triggered: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    restored: tuple[int, str] | None
+    latest: Checkpoint | None
+    savepoints: tuple[Checkpoint, ...]  # newest first, as far as Flink remembers them
+
+
+@dataclass(frozen=True, slots=True)
+class Triggered:
+    """A savepoint that was asked for: under way while it has neither."""
+
+    location: str | None = None
+    cause: Cause | None = None
+
+
+def job_of(told: Mapping[str, Any]) -> Job:
+    vertices = tuple(
+        Vertex(str(v["id"]), str(v["name"]), int(v["parallelism"]), int(v.get("maxParallelism", -1)), str(v["status"]))
+        for v in told["vertices"]
+    )
+    scheduler = told.get("schedulerType")
+    return Job(str(told["jid"]), str(told["name"]), str(told["state"]), vertices, int(told["now"]), scheduler)
+
+
+def checkpoints_of(told: Mapping[str, Any]) -> Checkpoints:
+    latest = told["latest"]
+    restored = latest.get("restored")
+    made = [_checkpoint(one) for one in (latest.get("completed"), latest.get("savepoint"), *told.get("history", ()))]
+    known = sorted({one.id: one for one in made if one is not None}.values(), key=lambda one: one.id, reverse=True)
+    return Checkpoints(
+        (int(restored["id"]), str(restored.get("external_path") or "")) if restored else None,
+        next(iter(known), None),
+        tuple(one for one in known if one.savepoint),
+    )
+
+
+def _checkpoint(told: Mapping[str, Any] | None) -> Checkpoint | None:
+    if told is None or told["status"] != "COMPLETED":
+        return None
+    sync = told.get("checkpoint_type") == "SYNC_SAVEPOINT"
+    path, savepoint = str(told.get("external_path") or ""), bool(told["is_savepoint"])
+    return Checkpoint(int(told["id"]), path, savepoint, sync, int(told["trigger_timestamp"]))
+
+
+def triggered_of(told: Mapping[str, Any]) -> Triggered:
+    if told["status"]["id"] != "COMPLETED":
+        return Triggered()
+    operation = told["operation"]
+    if operation.get("failure-cause") is None:
+        return Triggered(str(operation["location"]))
+    stack = str(operation["failure-cause"].get("stack-trace") or operation["failure-cause"].get("class"))
+    return Triggered(None, cause_of(stack) or Cause(stack[:200]))
+
+
+def wanted_parallelism(now: Mapping[str, Any], wanted: Mapping[str, int]) -> dict[str, Any]:
+    """All vertices' requirements, with some changed: Flink wants all of them. As many as asked for and not more; fewer
+    while there are no slots for them, rather than none."""
+    changed = {id: {"parallelism": {"lowerBound": 1, "upperBound": count}} for id, count in wanted.items()}
+    return {**now, **changed}
+
+
+def is_job_id(text: str) -> bool:
+    return _ID.fullmatch(text) is not None
+
+
+def release_of(version: str | None) -> tuple[int, int]:
+    """(major, minor), of a version that cannot be read the newest."""
+    found = re.match(r"(\d+)\.(\d+)", version or "")
+    return (int(found[1]), int(found[2])) if found else (99, 0)
+
+
+def texts_of(arguments: Sequence[Any]) -> list[str]:
+    return [str(argument).lower() if isinstance(argument, bool) else str(argument) for argument in arguments]

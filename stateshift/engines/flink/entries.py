@@ -1,0 +1,197 @@
+"""An image read as a stream of (operator, state, key, value), its files and subtasks forgotten: what two images are
+compared by. No serializer is needed.
+
+    canonical      each entry: its key (without the key group's number, with its namespace) and its value, by state
+    hashmap        each key group: only its serializers could tell the entries apart
+    RocksDB        each file of it
+    changelog      each file, from the offset on that counts
+    operator       each element of a list or union state, each broadcast state, by state
+    channels       what was in flight, by channel
+    coordinator    the state of a source's or sink's coordinator
+
+What is long is represented by its digest. "stateshift.flink" among the settings says where the image lies, and under
+which ids its operators go: {"root", "image", "moved", "as": {id: id in this image}}.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from stateshift.engines.flink.operators import CANONICAL, is_hashmap
+from stateshift.engines.flink.places import Places
+from stateshift.engines.flink.reading import Streams, decoded
+from stateshift.formats.flink.key_groups import prefix_bytes
+from stateshift.formats.flink.keyed_handles import (
+    Changelog,
+    FileDelta,
+    Incremental,
+    KeyedHandle,
+    KeyGroups,
+    MemoryDelta,
+)
+from stateshift.formats.flink.keyed_state import Header, decode_header, entries, sections
+from stateshift.formats.flink.metadata import OperatorState, SubtaskState
+from stateshift.formats.flink.operator_handles import ChannelHandle, Partitioned, expanded
+from stateshift.formats.flink.stream_handles import StreamHandle
+from stateshift.formats.stream import Stream
+from stateshift.survey import ShardFiles
+from stateshift.world import ReadFrom
+
+if TYPE_CHECKING:
+    from stateshift.formats.blocks import Block
+
+SETTING = "stateshift.flink"
+LONG = 4096
+RECORDS_MAX = 1 << 16
+
+Entry = tuple[str, bytes, bytes]
+
+
+def comparable(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[tuple[str, Block]]:
+    """The entries of one operator."""
+    told = json.loads(settings[SETTING])
+    moved = tuple(told["moved"]) if told.get("moved") else None
+    streams = Streams(read, Places(told["root"], told["image"], moved))
+    metadata = decoded(b"".join(read(shard.files[0])))
+    own = bytes.fromhex(told.get("as", {}).get(shard.operator, shard.operator))
+    operator = next(operator for operator in metadata.operators if operator.id == own)
+    yield from _blocks(of_operator(operator, streams))
+
+
+def of_operator(operator: OperatorState, streams: Streams) -> Iterator[Entry]:
+    """State, key and value, one by one."""
+    if operator.coordinator is not None:
+        yield "coordinator", b"", _short(operator.coordinator.content)
+    if operator.subtasks is None:
+        yield "finished", b"", b""
+    prefix = prefix_bytes(operator.max_parallelism)
+    for subtask in operator.subtasks or ():
+        yield from _of_subtask(subtask, prefix, streams)
+
+
+def _of_subtask(subtask: SubtaskState, prefix: int, streams: Streams) -> Iterator[Entry]:
+    if subtask.finished:
+        yield "finished", b"%d" % subtask.index, b""
+    for role, keyed in (("", subtask.managed_keyed), ("raw ", subtask.raw_keyed)):
+        yield from _keyed(keyed, prefix, streams, role)
+    for role, handle in (("", subtask.managed_operator), ("raw ", subtask.raw_operator)):
+        if handle is not None:
+            yield from _partitioned(handle, streams, role)
+    for side, channels in (("input", subtask.inputs), ("output", subtask.outputs)):
+        yield from _channels(side, channels, streams)
+
+
+def _keyed(handle: KeyedHandle | None, prefix: int, streams: Streams, role: str) -> Iterator[Entry]:
+    match handle:
+        case KeyGroups(stream=stream) if stream is not None:
+            yield from _key_groups(handle, stream, prefix, streams, role)
+        case Incremental():
+            files = (("shared", handle.shared), ("private", handle.private), ("meta", (("", handle.meta),)))
+            for kind, named in files:
+                for name, stream in named:
+                    # Of two subtasks, files of one name are two files.
+                    key = f"{kind} {name} {handle.first}".encode()
+                    yield f"{role}rocksdb", key, b"" if stream is None else _digest(streams.chunks(stream))
+        case Changelog():
+            for inner in (*handle.bases, *handle.deltas):
+                yield from _keyed(inner, prefix, streams, role)
+        case FileDelta():
+            for offset, stream in handle.parts:
+                if stream is not None:
+                    yield f"{role}changelog", b"%d %d" % (handle.first, offset), _digest(streams.chunks(stream, offset))
+        case MemoryDelta():
+            for group, content in handle.changes:
+                yield f"{role}changelog", b"%d %d" % (handle.start, group), _short(content)
+
+
+def _key_groups(
+    handle: KeyGroups, stream: StreamHandle, prefix: int, streams: Streams, role: str
+) -> Iterator[Entry]:
+    """Group by group, in the order of the file: it is read once."""
+    offsets = tuple(handle.offsets)
+    parts = sections(offsets, stream.size)
+    whole = sorted((part, number) for number, part in enumerate(parts) if part is not None)
+    if not whole:
+        return
+    readable = not role and (handle.tag == CANONICAL or not is_hashmap(handle, streams))
+    first = whole[0][0][0]
+    data = Stream(streams.chunks(stream), "keyed state")
+    head = data.take(first)
+    header = decode_header(head, first) if readable else None
+    for (start, end), number in whole:
+        content = data.take(end - start)
+        group = handle.first + number
+        if header is None:
+            yield f"{role}key groups", b"%d" % group, _short(content)
+        else:
+            yield from canonical(content, header, prefix, group)
+
+
+def canonical(content: bytes, header: Header, prefix: int, group: int) -> Iterator[Entry]:
+    """The entries of one key group of a canonical savepoint."""
+    plain = uncompressed(content) if header.compressed else content
+    names = [state.name for state in header.states]
+    for state, key, value in entries(plain, prefix, group):
+        yield names[state] if state < len(names) else f"state {state}", key[prefix:], value
+
+
+def uncompressed(content: bytes) -> bytes:
+    import cramjam
+
+    return bytes(cramjam.snappy.decompress(content))
+
+
+def _partitioned(handle: Partitioned, streams: Streams, role: str) -> Iterator[Entry]:
+    """An element ends where the next one of the file begins."""
+    if handle.stream is None:
+        return
+    every = sorted({offset for state in handle.states for offset in state.offsets})
+    if not every:
+        return
+    data = Stream(streams.chunks(handle.stream), "operator state")
+    data.take(every[0])
+    elements = {start: _short(data.take(end - start)) for start, end in pairwise((*every, handle.stream.size))}
+    for state in handle.states:
+        yield from ((f"{role}{state.name}", b"", elements[offset]) for offset in state.offsets)
+
+
+def _channels(side: str, channels: tuple[ChannelHandle, ...], streams: Streams) -> Iterator[Entry]:
+    digests: dict[StreamHandle, bytes] = {}
+    for handle in channels:
+        for channel in expanded(handle):
+            stream = channel.stream
+            if stream is not None and stream not in digests:
+                digests[stream] = _digest(streams.chunks(stream))
+            key = f"{side} {channel.subtask} {channel.part.a} {channel.part.b}".encode()
+            yield "in flight", key, channel.part.offsets.raw + (digests[stream] if stream is not None else b"")
+
+
+def _blocks(found: Iterable[Entry]) -> Iterator[tuple[str, Block]]:
+    from stateshift.formats.blocks import Block, binary  # loads Arrow, for which no plan should wait
+
+    held: dict[str, tuple[list[bytes | None], list[bytes | None]]] = {}
+    count = 0
+    for store, key, value in found:
+        keys, values = held.setdefault(store, ([], []))
+        keys.append(key)
+        values.append(value)
+        count += 1
+        if count >= RECORDS_MAX:
+            yield from ((name, Block(binary(k), binary(v))) for name, (k, v) in held.items())
+            held, count = {}, 0
+    yield from ((name, Block(binary(k), binary(v))) for name, (k, v) in held.items())
+
+
+def _short(content: bytes) -> bytes:
+    return content if len(content) <= LONG else hashlib.sha256(content).digest()
+
+
+def _digest(chunks: Iterable[bytes]) -> bytes:
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+    return digest.digest()

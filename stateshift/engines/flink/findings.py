@@ -1,0 +1,228 @@
+"""What a person should know before a Flink job moves: refusals, warnings, notes. Pure.
+
+A refusal that can be waived names its waiver; with it in the job's `waive` it becomes a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from difflib import get_close_matches
+from shlex import quote
+
+from stateshift.engines.flink.choosing import Choice, asked_version, metadata_of
+from stateshift.engines.room import of_room
+from stateshift.formats.flink.metadata import PROPERTIES_FROM
+from stateshift.formats.flink.versions import WRITTEN_BY, flink_version, newest_for
+from stateshift.spec import JobSpec
+from stateshift.survey import Facts, Finding, Image, Survey
+
+KRYO = "KryoSerializerSnapshot"
+# What `transform` may ask of a Flink image.
+CHANGES = ("drop", "rename", "merge", "convert")
+
+
+def waived(finding: Finding, names: tuple[str, ...]) -> Finding:
+    if finding.level == "refuse" and finding.waive in names:
+        return replace(finding, level="warn", message=f"{finding.message} (waived: {finding.waive})", hint=None)
+    return finding
+
+
+def of_sources(surveys: tuple[Survey, ...]) -> Iterator[Finding]:
+    for survey in surveys:
+        yield from survey.findings
+        if not survey.images:
+            what = "nothing is" if survey.kind == "empty" else "no Flink savepoint or checkpoint is"
+            yield Finding("refuse", f"{what} at {survey.location}", hint=f"stateshift inspect {quote(survey.location)}")
+        for image in survey.images:
+            yield from (found for found in image.findings if found.level != "note")
+            yield from _of_image(survey, image)
+
+
+def of_move(
+    job: JobSpec, facts: Facts, surveys: tuple[Survey, ...], choice: Choice, others: frozenset[str] | None
+) -> tuple[Finding, ...]:
+    """`others` are the operators that jobs take which divide the source with this one; None where none does."""
+    found = (
+        *of_sources(surveys),
+        *of_changes(job),
+        *of_target(job, facts),
+        *_of_choice(surveys, choice),
+        *_of_left(choice, others),
+        *_of_versions(job, facts, surveys),
+        *of_room(job, facts),
+        *of_clusters(facts),
+    )
+    return tuple(waived(finding, job.waive) for finding in found)
+
+
+def of_clusters(facts: Facts) -> Iterator[Finding]:
+    for cluster in (facts.source_cluster, facts.target_cluster):
+        if cluster is not None:
+            yield from cluster.findings
+
+
+def of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """Before savepoints are taken of running jobs."""
+    assert job.flink is not None, "only who names jobs is asked for their savepoints"
+    cluster = facts.source_cluster
+    if cluster is not None and cluster.state not in ("running", "unknown"):
+        yield Finding(
+            "refuse",
+            f"{', '.join(job.flink.job_ids)} on {cluster.name}: {cluster.state}, and no savepoint can be taken",
+            hint='name the savepoint it ended with in "existing_savepoint_paths"',
+        )
+    if job.target is not None:
+        yield Finding("note", "what is copied, and what is written anew, is planned from the savepoints, once they are "
+                      "taken")  # fmt: skip
+    if job.flink.cancel_job:
+        yield Finding(
+            "warn",
+            "records that the job reads between its savepoint and its cancellation are done twice, or lost where its "
+            "source cannot be read again",
+            hint='leave out "cancel_job": the job then ends with its savepoint, and does nothing after it',
+        )
+    elif job.flink.cancel_job is False or job.mode == "fork":
+        yield Finding(
+            "warn",
+            "the old job goes on: what it does after its savepoint is not in the new one, and both write",
+            hint='leave out "cancel_job" to stop it with its savepoint',
+        )
+    if job.stop.get("drain"):
+        yield Finding(
+            "warn",
+            "a drained job fires all its windows and timers, as at the end of all input: it is not meant to go on",
+        )
+
+
+def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
+    if image.details.get("drained"):
+        yield Finding(
+            "warn",
+            f"{survey.location} was drained: its windows and timers have fired as at the end of all input",
+            hint="a job that goes on needs a savepoint that was taken without drain",
+        )
+    if image.details.get("kind") == "checkpoint":
+        yield Finding(
+            "note",
+            f"{survey.location} is a checkpoint of a job: what it did after that is done again where it starts here",
+        )
+
+
+def of_changes(job: JobSpec) -> Iterator[Finding]:
+    for change in job.transform:
+        if change["kind"] not in CHANGES:
+            yield Finding(
+                "refuse",
+                f"a Flink image cannot be changed by {change['kind']!r}",
+                hint=f"what can be asked for: {', '.join(CHANGES)}; and \"operators\" keeps some",
+            )
+    if _only(job, "convert", "flink"):
+        yield Finding("refuse", "a Flink image is converted for a Flink", hint='{"kind": "convert", "flink": "1.20"}')
+    if _only(job, "rename", "operators"):
+        yield Finding("refuse", "of a Flink image, operators can be renamed", hint='"operators": {"old": "new"}')
+    if _only(job, "drop", "operators"):
+        yield Finding("refuse", "of a Flink image, operators can be left out", hint='"operators": ["uid", ...]')
+
+
+def _only(job: JobSpec, kind: str, *keys: str) -> bool:
+    """Whether a change asks for something that is another engine's."""
+    changes = [change for change in job.transform if change["kind"] == kind]
+    return any(change.keys() - {"kind", *keys} for change in changes)
+
+
+def of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    target = facts.target
+    if job.target is None:
+        return
+    if target.kind != "empty":
+        yield Finding(
+            "refuse",
+            f"{target.location} is not empty ({len(target.files)} files): the new savepoint must not exist",
+            hint=f"choose an empty place, or look: stateshift inspect {quote(target.location)}",
+        )
+
+
+def _of_choice(surveys: tuple[Survey, ...], choice: Choice) -> Iterator[Finding]:
+    uids = sorted({o.uid for s in surveys for i in s.images for o in i.operators if o.uid})
+    for name in choice.unknown:
+        close = get_close_matches(name, uids, n=1)
+        meant = f": did you mean {close[0]!r}?" if close else ""
+        yield Finding(
+            "refuse",
+            f"no operator has the uid or id {name!r}{meant}",
+            hint=f"stateshift inspect {quote(surveys[0].location)} --uids {quote(name)} lists what is there",
+        )
+    for twice in choice.twice:
+        yield Finding(
+            "refuse",
+            f"operator {twice} comes from two images: Flink would keep the last and lose the other without a word",
+            hint='name in "operators" what is to be taken, or rename one of them first, in a run of its own',
+        )
+    if not any(one.operators for one in choice.taken):
+        yield Finding("refuse", "no operator is left: nothing would be in the new savepoint")
+
+
+def _of_left(choice: Choice, others: frozenset[str] | None) -> Iterator[Finding]:
+    """Operators with state that stay behind, as the spec says; among jobs that divide a workflow, none may."""
+    left = [one for one in choice.left if one not in (others or ())]
+    if left and others is not None:
+        yield Finding(
+            "refuse",
+            f"operators {', '.join(left)} have state, and none of the jobs that divide this workflow takes them along",
+            waive="operators-stay",
+            hint="add them to one of the jobs; or, where their state is no longer wanted, waive it",
+        )
+    elif left:
+        yield Finding("note", f"{len(left)} operators with state are left behind, as the spec says: {', '.join(left)}")
+
+
+def _of_versions(job: JobSpec, facts: Facts, surveys: tuple[Survey, ...]) -> Iterator[Finding]:
+    """IF-18: each Flink reads what older ones wrote, and nothing newer."""
+    images = [image for survey in surveys for image in survey.images if "metadata" in image.details]
+    if not images:
+        return
+    asked = asked_version(job)
+    if asked is not None and newest_for(asked) is None:
+        yield Finding("refuse", f"{asked!r} is no version of Flink", hint='such as "1.20"')
+        return
+    version = (asked and newest_for(asked)) or max(metadata_of(image).version for image in images)
+    if version >= PROPERTIES_FROM and not any(metadata_of(image).properties for image in images):
+        yield Finding(
+            "refuse",
+            f"metadata of version {max(metadata_of(i).version for i in images)} cannot become version {version}: it "
+            "does not say of what kind it is",
+            hint="leave out the conversion: every newer Flink reads it as it is",
+        )
+    theirs = facts.target_cluster
+    if theirs is None:
+        return
+    reads = newest_for(theirs.version)
+    if reads is None:
+        yield Finding("note", f"{theirs.name} does not say which Flink it runs: whether it reads metadata of version "
+                      f"{version} ({WRITTEN_BY[version]}) is not known")  # fmt: skip
+    elif reads < version:
+        yield Finding(
+            "refuse",
+            f"{theirs.name} runs Flink {theirs.version}, which reads metadata up to version {reads}; this is version "
+            f"{version} ({WRITTEN_BY[version]})",
+            hint=f'"transform": [{{"kind": "convert", "flink": "{theirs.version}"}}] writes it for that Flink',
+        )
+    yield from _of_kryo(facts, images, theirs.version or "")
+
+
+def _of_kryo(facts: Facts, images: list[Image], version: str) -> Iterator[Finding]:
+    """Flink 1.x has Kryo 2, 2.x has Kryo 5: neither reads the other's bytes."""
+    there = flink_version(version)
+    for image in images:
+        older = metadata_of(image).version < 5
+        users = [o.id for o in image.operators if KRYO in o.details.get("serializers", ())]
+        if users and there is not None and older != (there[0] < 2):
+            yield Finding(
+                "refuse",
+                f"operators {', '.join(users)} have state that Kryo wrote, and Flink {version} has another Kryo than "
+                f"{WRITTEN_BY[metadata_of(image).version]}: what it reads may be wrong",
+                waive="kryo",
+                hint='give that state types that Flink serializes itself; or, where a test has shown it, "waive": '
+                '["kryo"]',
+            )

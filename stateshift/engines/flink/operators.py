@@ -1,0 +1,160 @@
+"""What an image says of each of its operators: ids, parallelism, where its state lies, which states it has, and how
+evenly its key groups are filled. States are read from the header of one subtask's file; no state itself is.
+
+    Operator.stores     one a role: keyed, operator, raw keyed, raw operator, channels, coordinator
+    Operator.details    max_parallelism, finished, states, key_groups: {count, empty, bytes: {min, median, max}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from statistics import median
+from typing import Any
+
+from stateshift.engines.flink.reading import Streams
+from stateshift.errors import FormatError, StorageError
+from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle, KeyGroups
+from stateshift.formats.flink.keyed_state import StateInfo, decode_header, find_serializers, sections
+from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
+from stateshift.formats.flink.operator_handles import MODES
+from stateshift.formats.flink.references import Reference, references
+from stateshift.formats.flink.stream_handles import Inline, StreamHandle, files_of
+from stateshift.formats.uid import flink_operator_id
+from stateshift.survey import Operator, Store
+
+HEADER_MAX = 1 << 20
+CANONICAL = 7
+ROLES = ("keyed", "operator", "raw keyed", "raw operator", "channels", "coordinator")
+
+
+def operators_of(metadata: Metadata, streams: Streams, uids: Mapping[str, str]) -> tuple[Operator, ...]:
+    """`uids` are names a user gave, by the ids that they stand for."""
+    held: dict[str, list[Reference]] = {}
+    for reference in references(metadata):
+        held.setdefault(reference.operator, []).append(reference)
+    return tuple(_operator(o, held.get(o.id.hex(), []), streams, uids) for o in metadata.operators)
+
+
+def uids_by_id(names: tuple[str, ...]) -> dict[str, str]:
+    return {flink_operator_id(name): name for name in names}
+
+
+def _operator(
+    operator: OperatorState, held: list[Reference], streams: Streams, uids: Mapping[str, str]
+) -> Operator:
+    subtasks = operator.subtasks or ()
+    return Operator(
+        id=operator.id.hex(),
+        name=operator.name or None,
+        uid=operator.uid or uids.get(operator.id.hex()),
+        provider=_backend(subtasks, streams),
+        shards=operator.parallelism,
+        stores=tuple(_stores(operator, held)),
+        details={
+            "max_parallelism": operator.max_parallelism,
+            "finished": operator.subtasks is None or sum(subtask.finished for subtask in subtasks),
+            **_read_headers(subtasks, streams),
+            "key_groups": _key_groups(subtasks),
+        },
+    )
+
+
+def _stores(operator: OperatorState, held: list[Reference]) -> Iterator[Store]:
+    for role in ROLES[:-1]:
+        streams = {reference.stream for reference in held if reference.role == role}
+        if streams:
+            files = {file.path for stream in streams for file in files_of(stream)}
+            yield Store(role, len(files), sum(stream.size for stream in streams))
+    if operator.coordinator is not None:
+        yield Store("coordinator", 0, operator.coordinator.size)
+
+
+def _backend(subtasks: tuple[SubtaskState, ...], streams: Streams) -> str | None:
+    handle = next((subtask.managed_keyed for subtask in subtasks if subtask.managed_keyed is not None), None)
+    return backend_of(handle, streams)
+
+
+def backend_of(handle: KeyedHandle | None, streams: Streams) -> str | None:
+    """What wrote it; a canonical savepoint does not tell, and any backend reads it."""
+    match handle:
+        case KeyGroups(tag=tag) if tag != CANONICAL:
+            with suppress(StorageError, FormatError):
+                return "hashmap" if is_hashmap(handle, streams) else "rocksdb (full)"
+            return "hashmap"
+        case KeyGroups():
+            return "canonical"
+        case Incremental():
+            return "rocksdb"
+        case Changelog():
+            below = backend_of(next(iter(handle.bases), None), streams)
+            return f"changelog over {below}" if below else "changelog"
+    return None
+
+
+def is_hashmap(handle: KeyGroups, streams: Streams) -> bool:
+    """Tag 12 alone does not say: hashmap writes the number of every key group in front of it, also of empty ones."""
+    offsets = tuple(handle.offsets)
+    if handle.stream is None or not all(offsets):
+        return False
+    first = offsets[0]
+    head = streams.head(handle.stream, first + 4)
+    return int.from_bytes(head[first : first + 4], "big") == handle.first
+
+
+def _read_headers(subtasks: tuple[SubtaskState, ...], streams: Streams) -> dict[str, Any]:
+    """States and the serializers they were written with, of the first subtask that has any."""
+    states: list[StateInfo] = []
+    serializers: tuple[str, ...] = ()
+    keyed = (header for subtask in subtasks for header in _headers(subtask.managed_keyed))
+    for stream, size in keyed:
+        with suppress(FormatError, StorageError):
+            content = streams.head(stream, size or HEADER_MAX)
+            states += decode_header(content, size).states
+            serializers = find_serializers(content)
+            break
+    states += _operator_states(subtasks)
+    return {"states": [_told(state) for state in states], "serializers": list(serializers)}
+
+
+def _operator_states(subtasks: tuple[SubtaskState, ...]) -> Iterator[StateInfo]:
+    for subtask in subtasks:
+        if subtask.managed_operator is not None and subtask.managed_operator.states:
+            for state in subtask.managed_operator.states:
+                yield StateInfo(state.name, "operator", MODES[state.mode])
+            break
+
+
+def _headers(handle: KeyedHandle | None) -> Iterator[tuple[StreamHandle, int | None]]:
+    """Where the header of a handle's states lies, and how long it is, if that is known."""
+    match handle:
+        case KeyGroups(stream=stream, offsets=offsets):
+            starts = [offset for offset in offsets if offset]
+            if stream is not None:
+                yield stream, min(starts, default=None)
+        case Incremental(meta=meta):
+            if meta is not None:
+                yield meta, meta.size if isinstance(meta, Inline) else None
+        case Changelog(bases=bases):
+            for base in bases:
+                yield from _headers(base)
+
+
+def _told(state: StateInfo) -> dict[str, Any]:
+    return {"name": state.name, "kind": state.kind, "type": state.type}
+
+
+def _key_groups(subtasks: tuple[SubtaskState, ...]) -> dict[str, Any] | None:
+    """How many bytes each key group has, where the metadata tells."""
+    handles = [s.managed_keyed for s in subtasks if isinstance(s.managed_keyed, KeyGroups)]
+    if not handles:
+        return None
+    sizes = []
+    for handle in handles:
+        end = handle.stream.size if handle.stream is not None else 0
+        sizes += [0 if part is None else part[1] - part[0] for part in sections(tuple(handle.offsets), end)]
+    return {
+        "count": len(sizes),
+        "empty": sum(size == 0 for size in sizes),
+        "bytes": {"min": min(sizes, default=0), "median": int(median(sizes or [0])), "max": max(sizes, default=0)},
+    }

@@ -1,0 +1,119 @@
+"""Where the files lie that `_metadata` names. Pure.
+
+    Places(root, image)       root: the location that everything of the image is below; image: the folder in it, with
+                              `_metadata`
+      .path_of(stream)        the file's path below the root, None where it is somewhere else
+
+A handle is relative to the folder of `_metadata`, or absolute, as Flink writes it: file:/x, s3://bucket/k, hdfs://nn/p.
+A job's folder that somebody moved as a whole still holds everything, under names that are no longer true: `moved` is
+where it was and where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from stateshift.engines.flink.layout import CHECKPOINT, JOB_FOLDERS, folder_of, under
+from stateshift.errors import StorageError
+from stateshift.formats.flink.metadata import Metadata
+from stateshift.formats.flink.references import references
+from stateshift.formats.flink.stream_handles import AbsoluteFile, RelativeFile, Segment, StreamHandle, files_of
+from stateshift.storage import locations
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    root: str
+    image: str
+    moved: tuple[str, str] | None = None
+
+    def path_of(self, stream: StreamHandle) -> str | None:
+        match stream:
+            case RelativeFile(path):
+                return under(self.image, path)
+            case AbsoluteFile(path) | Segment(path):
+                return self._below(path)
+        return None
+
+    def _below(self, path: str) -> str | None:
+        location = located(path)
+        if location is None:
+            return None
+        if self.moved is not None and locations.is_within(location, self.moved[0]):
+            location = locations.join(self.moved[1], locations.relative(location, self.moved[0]))
+        if not locations.is_within(location, self.root):
+            return None
+        return locations.relative(location, self.root)
+
+
+def located(path: str) -> str | None:
+    """The location that an absolute handle names; None for one that is none."""
+    try:
+        return locations.normal(path)
+    except StorageError:
+        return None
+
+
+def absolute_places(metadata: Metadata) -> dict[str, int]:
+    """The folders that absolute handles name, and how often."""
+    found: dict[str, int] = {}
+    for reference in references(metadata):
+        for file in files_of(reference.stream):
+            if isinstance(file, AbsoluteFile | Segment):
+                folder = folder_of(file.path)
+                found[folder] = found.get(folder, 0) + 1
+    return found
+
+
+def root_of(location: str, folders: Iterable[str]) -> str:
+    """The nearest location that the image and all of these folders are below; those of another file system, and those
+    that have nothing but its root in common with the image, do not count."""
+    root = location
+    for folder in folders:
+        place = located(folder)
+        if place is None or not locations.same_file_system(place, location):
+            continue
+        common = _common(root, place)
+        if locations.parse(common).path.strip("/"):
+            root = common
+    return root
+
+
+def job_folder(location: str) -> str | None:
+    """The folder of the job whose checkpoint lies at the location."""
+    return locations.parent(location) if CHECKPOINT.fullmatch(locations.name(location)) else None
+
+
+def moved_folders(location: str, folders: Iterable[str]) -> tuple[str, str] | None:
+    """Where a job's folder seems to have been when its checkpoint was written, if that is not where it is now, and
+    where it is. Whether its files are there, the caller has to look."""
+    here = job_folder(location)
+    if here is None:
+        return None
+    for folder in folders:
+        was = next(iter(_job_folders(folder)), None)
+        if was is not None and was != here:
+            return was, here
+    return None
+
+
+def _job_folders(folder: str) -> Iterator[str]:
+    """What may have been the job's folder, by a place inside of it."""
+    place = located(folder)
+    while place is not None and locations.parse(place).path.strip("/"):
+        name, above = locations.name(place), locations.parent(place)
+        if name in JOB_FOLDERS or CHECKPOINT.fullmatch(name):
+            yield above
+            return
+        place = above
+
+
+def _common(one: str, other: str) -> str:
+    """The nearest location that both are below."""
+    while not locations.is_within(other, one):
+        above = locations.parent(one)
+        if above == one:
+            return one
+        one = above
+    return one

@@ -1,0 +1,307 @@
+"""The plan of one Flink job, from spec and facts and nothing else.
+
+    halt        take the savepoints of the jobs that still run, and stop them with it
+    copy        the files of every image, in bundles; what lay elsewhere, or was a part of a file, becomes a file of its
+                own; each image's metadata, beside the target's
+    transform   the metadata of the target, not yet under its name
+    compare     the entries of every operator
+    publish     the metadata under its name: Flink looks for nothing else
+    submit, confirm
+
+The sources stay as they are (IF-10). A job that still runs has no image yet: its plan is a halt plan, and a move plan
+that is made once the savepoints are there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from stateshift import plain
+from stateshift.engines.bundles import bundled
+from stateshift.engines.flink import layout
+from stateshift.engines.flink.choosing import Choice, asked_version, chosen, id_of, metadata_of, places_of
+from stateshift.engines.flink.editing import Taken
+from stateshift.engines.flink.entries import SETTING
+from stateshift.engines.flink.findings import of_changes, of_clusters, of_move, of_sources, of_taking, of_target, waived
+from stateshift.engines.flink.transforms import CUT, KEEP, METADATA
+from stateshift.formats.flink.references import references
+from stateshift.formats.flink.stream_handles import Segment, files_of
+from stateshift.formats.flink.versions import newest_for
+from stateshift.formats.marks import FOLDER
+from stateshift.plan import Phase, Plan, phases_of
+from stateshift.spec import JobSpec, Spec
+from stateshift.spec.waves import sharing
+from stateshift.step import AnyStep, AwaitProgress, CompareImages, CopyFiles, SubmitJob, TakeSavepoint, TransformShard
+from stateshift.survey import Facts, FileInfo, Finding, Image, ShardFiles, Survey
+
+
+def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
+    if not spec.restart:
+        started = _plan(job, facts, phases_of(*_start(job, facts, None)), tuple(of_clusters(facts)))
+        return (replace(started, purpose="start"),)
+    if job.takes_savepoints:
+        later = _plan(job, facts, phases_of(*_start(job, facts, 0)), tuple(_of_taking(job, facts)))
+        return halt_plan(spec, job, facts), replace(later, provisional=True, facts=identity_of(facts))
+    return (move_plan(spec, job, facts),)
+
+
+def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+    """Take the savepoints. Where they are, the next survey is told."""
+    assert job.flink is not None, "only who names jobs is asked for their savepoints"
+    again, cancel = job.source_submit, job.flink.cancel_job
+    patience = spec.cluster(job.source_cluster).options.get("seconds_max", 600) if job.source_cluster else 600
+    steps = tuple(
+        TakeSavepoint(
+            name=f"halt/savepoint-{number}",
+            cluster=job.source_cluster or "",
+            job=job.name,
+            job_id=job_id,
+            directory=job.source,
+            stop=cancel is None and job.mode == "move",
+            cancel=bool(cancel),
+            drain=bool(job.stop.get("drain", False)),
+            native=job.stop.get("format", "canonical") == "native",
+            seconds_max=float(job.stop.get("seconds_max", patience)),
+            restart=again.options if again else None,
+            restart_environment=again.environment if again else {},
+        )
+        for number, job_id in enumerate(job.flink.job_ids)
+    )
+    halted = _plan(job, facts, phases_of(Phase("halt", steps)), ())
+    return replace(halted, purpose="halt", epoch=None, facts=identity_of(facts))
+
+
+def _of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """What can be said before there is a savepoint."""
+    found = [*of_taking(job, facts), *of_target(job, facts), *of_changes(job), *of_clusters(facts)]
+    yield from (waived(finding, job.waive) for finding in found)
+
+
+def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+    surveys = (facts.source, *facts.others)
+    if not all(survey.images and "metadata" in survey.images[0].details for survey in surveys):
+        found = tuple(waived(finding, job.waive) for finding in of_sources(surveys))
+        return _plan(job, facts, (), found)
+    choice = chosen(job, surveys)
+    found = of_move(job, facts, surveys, choice, _taken_by_others(spec, job))
+    if any(finding.level == "refuse" for finding in found):
+        return _plan(job, facts, (), found)
+    epoch = max(metadata_of(survey.images[0]).checkpoint_id for survey in surveys)
+    if job.target is None:
+        return _plan(job, facts, phases_of(*_start(job, facts, epoch)), found, epoch)
+    target = facts.target.location
+    phases = phases_of(
+        Phase("copy", tuple(_copies(surveys, choice, target))),
+        Phase("transform", (_metadata(job, surveys, choice, target),)),
+        Phase("compare", tuple(_compares(job, surveys, choice, target))),
+        Phase("publish", (_published(target),), ordered=True),
+        *_start(job, facts, epoch),
+    )
+    return _plan(job, facts, phases, found, epoch)
+
+
+def _taken_by_others(spec: Spec, job: JobSpec) -> frozenset[str] | None:
+    """The operators that the jobs take which divide this one's savepoints with it; None where it divides nothing."""
+    asked = spec.job(job.name)  # before its savepoints were taken
+    others = sharing(spec, asked) if asked is not None else ()
+    return frozenset(id_of(operator.name)[0] for other in others for operator in other.operators) if others else None
+
+
+def identity_of(facts: Facts) -> str:
+    """What does not change while a job runs: who it is, and where it goes."""
+    return plain.fingerprint(
+        [
+            [facts.target.location, facts.target.kind, len(facts.target.files)],
+            [c and [c.name, c.version] for c in (facts.source_cluster, facts.target_cluster)],
+        ]
+    )
+
+
+def fingerprint_of(facts: Facts) -> str:
+    """Every file of every image."""
+    return plain.fingerprint(
+        [identity_of(facts), [[s.location, s.kind, sorted(s.files), s.epoch] for s in (facts.source, *facts.others)]]
+    )
+
+
+def _plan(
+    job: JobSpec, facts: Facts, phases: tuple[Phase, ...], found: tuple[Finding, ...], epoch: int | None = None
+) -> Plan:
+    return Plan(
+        job=job.name,
+        engine=layout.ENGINE,
+        purpose="move",
+        source=facts.source.location,
+        target=facts.target.location if job.target else facts.source.location,
+        epoch=epoch,
+        phases=phases,
+        findings=found,
+        facts=fingerprint_of(facts),
+    )
+
+
+def _copies(surveys: Sequence[Survey], choice: Choice, target: str) -> Iterator[AnyStep]:
+    for number, (survey, taken) in enumerate(zip(surveys, choice.taken, strict=True)):
+        image = survey.images[0]
+        infos = {file.path: file for file in survey.files}
+        wanted = _wanted(image, taken)
+        same = [infos[path] for path, parts in wanted.items() if list(parts) == [(path, None)]]
+        for bundle, items in enumerate(bundled(same)):
+            yield CopyFiles(f"copy/{number}-{bundle}", survey.location, target, tuple(items))
+        others = {path: parts for path, parts in wanted.items() if list(parts) != [(path, None)]}
+        whole = [(infos[path], name) for path, parts in others.items() for name, part in parts if part is None]
+        yield from _renamed(f"copy/{number}-named", survey.location, target, whole)
+        cut = {path: [(n, p) for n, p in parts if p is not None] for path, parts in others.items()}
+        for index, (path, pieces) in enumerate((path, pieces) for path, pieces in cut.items() if pieces):
+            yield TransformShard(
+                name=f"copy/{number}-cut-{index}",
+                transform=CUT,
+                options={"pieces": [list(part) for _, part in pieces]},
+                source=survey.location,
+                inputs=(infos[path],),
+                target=target,
+                outputs=tuple(name for name, _ in pieces),
+            )
+        metadata = infos[layout.under(image.path, layout.METADATA)]
+        yield from _renamed(f"copy/{number}-metadata", survey.location, target, [(metadata, _kept(number))])
+
+
+def _wanted(image: Image, taken: Taken) -> dict[str, dict[tuple[str, tuple[int, int] | None], None]]:
+    """Path in the source -> what becomes of it: (name in the target, the piece of it or all)."""
+    places, found = places_of(image), dict[str, dict[tuple[str, tuple[int, int] | None], None]]()
+    for reference in references(metadata_of(image)):
+        if reference.operator not in taken.operators:
+            continue
+        for file in files_of(reference.stream):
+            path = places.path_of(file)
+            assert path is not None, "what lies elsewhere is refused before"
+            part = (file.start, file.size) if isinstance(file, Segment) and not reference.whole else None
+            found.setdefault(path, {})[taken.name(file, reference.whole), part] = None
+    return found
+
+
+def _renamed(
+    name: str, source: str, target: str, files: list[tuple[FileInfo, str]]
+) -> Iterator[TransformShard]:
+    """Files as they are, under other names."""
+    names = {info.path: given for info, given in files}
+    for number, bundle in enumerate(bundled([info for info, _ in files])):
+        yield TransformShard(
+            name=f"{name}-{number}",
+            transform=KEEP,
+            options={},
+            source=source,
+            inputs=tuple(bundle),
+            target=target,
+            outputs=tuple(names[info.path] for info in bundle),
+        )
+
+
+def _kept(number: int) -> str:
+    """Where the target keeps what the metadata of an image was."""
+    return f"{FOLDER}/source-{number}{layout.METADATA}"
+
+
+def _metadata(job: JobSpec, surveys: Sequence[Survey], choice: Choice, target: str) -> TransformShard:
+    asked = asked_version(job)
+    sizes = [_size(survey) for survey in surveys]
+    return TransformShard(
+        name="transform/metadata",
+        transform=METADATA,
+        options={"taken": [one.plain() for one in choice.taken], "version": newest_for(asked) if asked else None},
+        source=target,
+        inputs=tuple(FileInfo(_kept(number), size) for number, size in enumerate(sizes)),
+        target=target,
+        outputs=(layout.STAGED,),
+    )
+
+
+def _size(survey: Survey) -> int:
+    path = layout.under(survey.images[0].path, layout.METADATA)
+    return next(file.size for file in survey.files if file.path == path)
+
+
+def _published(target: str) -> TransformShard:
+    return TransformShard(
+        name="publish/metadata",
+        transform=KEEP,
+        options={},
+        source=target,
+        inputs=(FileInfo(layout.STAGED, 0),),
+        target=target,
+        outputs=(layout.METADATA,),
+        whole=True,
+    )
+
+
+def _compares(job: JobSpec, surveys: Sequence[Survey], choice: Choice, target: str) -> Iterator[CompareImages]:
+    if job.verify == "none":
+        return
+    there = json.dumps({"root": target, "image": ""})
+    for number, (survey, taken) in enumerate(zip(surveys, choice.taken, strict=True)):
+        if not taken.operators:
+            continue
+        image, sizes = survey.images[0], {file.path: file.size for file in survey.files}
+        own = {shard.operator: shard for shard in image.shards}
+        here = tuple(replace(own[old], operator=new[0]) for old, new in taken.operators.items())
+        told = {"root": survey.location, "image": image.path, "moved": taken.moved,
+                "as": {new[0]: old for old, new in taken.operators.items()}}  # fmt: skip
+        yield CompareImages(
+            name=f"compare/{number}",
+            engine=layout.ENGINE,
+            source=survey.location,
+            target=target,
+            source_shards=here,
+            target_shards=tuple(_there(image, taken, old, new[0]) for old, new in taken.operators.items()),
+            paths=(),
+            settings={SETTING: json.dumps(told, sort_keys=True)},
+            size=sum(sizes.get(path, 0) for path in {path for shard in here for path in shard.files}),
+            target_settings={SETTING: there},
+        )
+
+
+def _there(image: Image, taken: Taken, old: str, new: str) -> ShardFiles:
+    own = (r for r in references(metadata_of(image)) if r.operator == old)
+    names = dict.fromkeys(taken.name(f, r.whole) for r in own for f in files_of(r.stream))
+    return ShardFiles(new, "", 0, (layout.STAGED, *names))
+
+
+def _start(job: JobSpec, facts: Facts, epoch: int | None) -> Iterator[Phase]:
+    if job.submit is None or job.target_cluster is None:
+        return
+    location = job.destination if epoch is not None else ""
+    submit = SubmitJob(
+        name="submit/job",
+        cluster=job.target_cluster,
+        job=job.name,
+        location=location,
+        connection=job.connection,
+        options=_submitting(job),
+        environment=job.submit.environment,
+        attempt=facts.attempt,
+    )
+    yield Phase("submit", (submit,))
+    yield Phase("confirm", (
+        AwaitProgress(
+            name="confirm/progress",
+            cluster=job.target_cluster,
+            job=job.name,
+            location=location,
+            commits=(),
+            idle=(),
+            epoch=epoch,
+            seconds_max=job.submit.seconds_max,
+            attempt=facts.attempt,
+        ),
+    ))  # fmt: skip
+
+
+def _submitting(job: JobSpec) -> dict[str, object]:
+    """What the spec says, and what it says beside `submit`."""
+    options = dict(job.submit.options) if job.submit else {}
+    if job.flink is not None and job.flink.allow_non_restored_state:
+        options.setdefault("allow_non_restored_state", True)
+    return options
+

@@ -1,0 +1,267 @@
+"""What is there: a Flink savepoint or checkpoint, surveyed without a JVM.
+
+`_metadata` says everything but whether its files are there: each is looked for, and its size compared. The survey's
+location is the nearest one that all of the image is below (`root`): a checkpoint shares files with others of its job.
+The state itself is not read: that is what `deep` is for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from shlex import quote
+from typing import Any
+
+from stateshift.engines.flink import layout
+from stateshift.engines.flink.operators import operators_of, uids_by_id
+from stateshift.engines.flink.places import Places, absolute_places, moved_folders, root_of
+from stateshift.engines.flink.reading import METADATA_MAX, Streams, decoded
+from stateshift.errors import FormatError
+from stateshift.formats.flink.metadata import Metadata
+from stateshift.formats.flink.properties import Properties, decode_properties
+from stateshift.formats.flink.references import references
+from stateshift.formats.flink.stream_handles import AbsoluteFile, RelativeFile, Segment, files_of
+from stateshift.formats.flink.versions import WRITTEN_BY
+from stateshift.formats.marks import FOLDER
+from stateshift.storage import locations
+from stateshift.storage.protocol import Storage
+from stateshift.survey import EmbeddedPath, FileInfo, Finding, Image, ShardFiles, Survey
+
+SHOWN_MAX = 5
+
+
+def find(storage: Storage) -> tuple[str, str]:
+    """The location that everything of the image here is below, and the image's folder in it."""
+    folder = image_folder(storage)
+    if folder is None:
+        return storage.location, ""
+    location = locations.join(storage.location, folder)
+    try:
+        metadata = decoded(storage.read(layout.under(folder, layout.METADATA), METADATA_MAX))
+    except FormatError:
+        return location, ""
+    folders = tuple(absolute_places(metadata))
+    moved = moved_folders(location, folders)
+    root = root_of(location, (*folders, *(moved[1:] if moved else ())))
+    return root, locations.relative(location, root)
+
+
+def image_folder(storage: Storage) -> str | None:
+    """Where `_metadata` lies: here, or below, if one savepoint or one job's checkpoints do; of these, the newest."""
+    if storage.stat(layout.METADATA) is not None:
+        return ""
+    below = _images_below(storage.list())
+    jobs = {layout.folder_of(folder) if _number(folder) is not None else folder for folder in below}
+    return max(below, key=lambda folder: (_number(folder) or 0, folder)) if len(jobs) == 1 else None
+
+
+def _images_below(files: Iterable[FileInfo]) -> list[str]:
+    """The folders that hold an image, of the first two levels."""
+    found = (layout.folder_of(file.path) for file in files if file.path.endswith(f"/{layout.METADATA}"))
+    return sorted(folder for folder in found if folder.count("/") <= 1 and FOLDER not in folder)
+
+
+def _number(folder: str) -> int | None:
+    """Of a checkpoint."""
+    found = layout.CHECKPOINT.fullmatch(folder.rpartition("/")[2])
+    return int(found[1]) if found else None
+
+
+def survey(
+    storage: Storage,
+    thorough: bool = False,
+    changes: Sequence[Mapping[str, Any]] = (),
+    at: str = "",
+    uids: tuple[str, ...] = (),
+) -> Survey:
+    """The image whose folder is `at`. `uids` are names of operators, for versions that keep none."""
+    metadata_path = layout.under(at, layout.METADATA)
+    if storage.stat(metadata_path) is None:
+        files = tuple(sorted(storage.list(at)))
+        several = tuple(_several(storage, files))
+        return Survey(storage.location, None, "foreign" if files else "empty", files, (), several)
+    image, files = _image(storage, at, metadata_path, uids)
+    is_checkpoint = image.details.get("kind") == "checkpoint"
+    return Survey(storage.location, "flink", "checkpoint" if is_checkpoint else "savepoint", files, (image,))
+
+
+def _image(storage: Storage, at: str, path: str, uids: tuple[str, ...]) -> tuple[Image, tuple[FileInfo, ...]]:
+    try:
+        metadata = decoded(storage.read(path, METADATA_MAX))
+        properties = decode_properties(metadata.properties)
+    except FormatError as error:
+        files = tuple(sorted(storage.list(at)))
+        return _broken(at, path, error), files
+    places, listed = _places(storage, at, metadata)
+    files = _files(storage, at, metadata, places, listed)
+    sizes = {file.path: file.size for file in files}
+    findings = [*_duplicates(metadata), *_missing(metadata, places, sizes), *_notes(storage, at, metadata, places)]
+    whole = not any(finding.level == "refuse" for finding in findings)
+    streams = Streams(storage.chunks, places)
+    paths = paths_by_operator(metadata, places)
+    needed = {path, *(one for own in paths.values() for one in own)}
+    return Image(
+        path=at,
+        name=None,
+        identity=None,
+        epoch=metadata.checkpoint_id,
+        epochs=(metadata.checkpoint_id,) if whole else (),
+        planned=None,
+        operators=operators_of(metadata, streams, uids_by_id(uids)),
+        shards=tuple(
+            ShardFiles(own, "", 0, (path, *paths.get(own, ())))
+            for own in dict.fromkeys(operator.id.hex() for operator in metadata.operators)
+        ),
+        needed=tuple(sorted(needed & (sizes.keys() | {path}))),
+        first_read=(path,),
+        embedded=tuple(EmbeddedPath(path, place, count, "self") for place, count in absolute_places(metadata).items()),
+        endpoints=(),
+        settings={},
+        written_by=WRITTEN_BY[metadata.version],
+        findings=tuple(findings),
+        details=_details(metadata, properties, places, at),
+    ), files  # fmt: skip
+
+
+def _several(storage: Storage, files: tuple[FileInfo, ...]) -> Iterator[Finding]:
+    below = _images_below(files)
+    if len(below) > 1:
+        first = locations.join(storage.location, below[-1])
+        yield Finding(
+            "refuse",
+            f"{storage.location} holds {len(below)} savepoints or checkpoints ({', '.join(below[:3])}, ...)",
+            hint=f"name one of them: stateshift inspect {quote(first)}",
+        )
+
+
+def _broken(at: str, path: str, error: FormatError) -> Image:
+    found = Finding("refuse", f"{path}: {error.fact}", path=path, offset=error.offset, hint=error.hint)
+    return Image(at, None, None, None, (), None, (), (), (path,), (path,), (), (), {}, None, findings=(found,))
+
+
+def _details(metadata: Metadata, properties: Properties | None, places: Places, at: str) -> dict[str, Any]:
+    name = locations.name(locations.join(places.root, at))
+    kind = properties.kind if properties else "checkpoint" if layout.CHECKPOINT.fullmatch(name) else "savepoint"
+    return {
+        "kind": kind,
+        "layout": properties.layout if properties else None,
+        "drained": properties.drained if properties else False,
+        "metadata": metadata,
+        "places": places,
+        "metadata_version": metadata.version,
+        "masters": [master.name for master in metadata.masters],
+        "unaligned": any(s.inputs or s.outputs for o in metadata.operators for s in o.subtasks or ()),
+        "moved": list(places.moved) if places.moved else None,
+    }
+
+
+def _places(storage: Storage, at: str, metadata: Metadata) -> tuple[Places, dict[str, int]]:
+    """Where files are looked for: under the names that the metadata gives, else where a job's folder was moved to."""
+    location = locations.join(storage.location, at)
+    plain = Places(storage.location, at)
+    moved = moved_folders(location, absolute_places(metadata))
+    listed = _listed(storage, at, metadata, plain)
+    if moved is None or not locations.is_within(moved[1], storage.location):
+        return plain, listed
+    there = Places(storage.location, at, moved)
+    also = _listed(storage, at, metadata, there)
+    wanted = {f for r in references(metadata) for f in files_of(r.stream) if isinstance(f, AbsoluteFile | Segment)}
+    found = [sum(place.path_of(file) in held for file in wanted) for place, held in ((plain, listed), (there, also))]
+    return (there, also) if found[1] > found[0] else (plain, listed)
+
+
+def _listed(storage: Storage, at: str, metadata: Metadata, places: Places) -> dict[str, int]:
+    """Size by path of everything in the folders that are named."""
+    paths = {p for r in references(metadata) for f in files_of(r.stream) if (p := places.path_of(f)) is not None}
+    folders = {at, *(layout.folder_of(path) for path in paths)}
+    inner = {f for f in folders if not any(f != o and (not o or f.startswith(f"{o}/")) for o in folders)}
+    return {file.path: file.size for folder in sorted(inner) for file in storage.list(folder)}
+
+
+def _files(
+    storage: Storage, at: str, metadata: Metadata, places: Places, listed: Mapping[str, int]
+) -> tuple[FileInfo, ...]:
+    """Everything in the image's folder, and what it needs of others."""
+    own = tuple(storage.list(at))
+    held = {file.path for file in own}
+    paths = {p for r in references(metadata) for f in files_of(r.stream) if (p := places.path_of(f)) is not None}
+    return tuple(sorted((*own, *(FileInfo(path, listed[path]) for path in paths - held if path in listed))))
+
+
+def paths_by_operator(metadata: Metadata, places: Places) -> dict[str, tuple[str, ...]]:
+    """The files of each operator, each once, by its id."""
+    found: dict[str, dict[str, None]] = {}
+    for reference in references(metadata):
+        for file in files_of(reference.stream):
+            path = places.path_of(file)
+            if path is not None:
+                found.setdefault(reference.operator, {})[path] = None
+    return {operator: tuple(paths) for operator, paths in found.items()}
+
+
+def _duplicates(metadata: Metadata) -> Iterator[Finding]:
+    ids = Counter(operator.id.hex() for operator in metadata.operators)
+    for twice, times in sorted(ids.items()):
+        if times > 1:
+            yield Finding("refuse", f"operator {twice} is there {times} times: Flink would restore the last "
+                          "one and lose the others without a word")  # fmt: skip
+
+
+def _missing(metadata: Metadata, places: Places, sizes: Mapping[str, int]) -> Iterator[Finding]:
+    seen: set[tuple[str, int]] = set()
+    shown = 0
+    for reference in references(metadata):
+        for file in files_of(reference.stream):
+            least = file.start + file.size if isinstance(file, Segment) else file.size
+            exact = not reference.whole and not isinstance(file, Segment)
+            if (file.path, least) in seen:
+                continue
+            seen.add((file.path, least))
+            wrong = _wrong(file, least, exact, places, sizes)
+            if wrong is None:
+                continue
+            shown += 1
+            if shown <= SHOWN_MAX:
+                whose = f"operator {reference.operator}, subtask {reference.subtask}, {reference.role} state"
+                yield Finding("refuse", f"{whose}: {wrong[0]}", path=places.path_of(file), hint=wrong[1])
+    if shown > SHOWN_MAX:
+        yield Finding("refuse", f"{shown - SHOWN_MAX} more files are missing or of another size")
+
+
+def _wrong(
+    file: AbsoluteFile | RelativeFile | Segment, least: int, exact: bool, places: Places, sizes: Mapping[str, int]
+) -> tuple[str, str | None] | None:
+    path = places.path_of(file)
+    if path is None:
+        return f"{file.path} is not below {places.root}, and cannot be looked at from there", (
+            "take a canonical savepoint of the job, which has everything in one folder"
+        )
+    size = sizes.get(path)
+    if size is None:
+        if isinstance(file, RelativeFile):
+            return f"{path} is missing, where the metadata has it beside itself", (
+                "a checkpoint of Flink 2.2 or 2.3 that was restored from a native savepoint with CLAIM may look so "
+                "(FLINK-39964): its files lie in that savepoint; take another savepoint of the job while it runs"
+            )
+        return f"{file.path} is missing", None
+    if size < least or (exact and size != least):
+        return f"{path} has {size} bytes, {least} expected", None
+    return None
+
+
+def _notes(storage: Storage, at: str, metadata: Metadata, places: Places) -> Iterator[Finding]:
+    location = locations.join(storage.location, at)
+    absolute = sum(absolute_places(metadata).values())
+    if places.moved is not None:
+        yield Finding(
+            "warn",
+            f"the metadata names files below {places.moved[0]}, which were found below {places.moved[1]}: Flink would "
+            "look for them where they were",
+            hint=f"stateshift gather {quote(location)} --to LOCATION makes one folder of it that can lie anywhere",
+        )
+    elif absolute:
+        yield Finding(
+            "note",
+            f"{absolute} of its files are named by their full path: the folder alone is no copy of it",
+            hint=f"stateshift gather {quote(location)} --to LOCATION makes one folder of it that can lie anywhere",
+        )

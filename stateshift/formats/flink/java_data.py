@@ -1,0 +1,209 @@
+"""What Java's DataOutput writes: big-endian numbers and strings, read from bytes and written to them.
+
+    Input(data, what)     .i4() .i8() .utf() .take(n) .longs(n) ...   each at `.at`, which it moves on
+    Output()              the same names, with the value to write; .content() is what was written
+
+    utf     u16 length in bytes, then modified UTF-8: NUL is C0 80, a character outside the basic plane two surrogates
+            of three bytes each. Only what Java writes is read, so that a string written again has the same bytes.
+    Longs   numbers as they lie in the file: decoded when they are looked at, since most never are
+
+Bytes that end early, or are no such thing, raise FormatError with the offset. A count claims no memory before the bytes
+it counts are seen to be there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NoReturn, overload
+
+from stateshift.errors import FormatError
+
+_I2, _I4, _I8 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+UTF_BYTES_MAX = 0xFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Longs(Sequence[int]):
+    """Numbers of 64 bits, big-endian."""
+
+    raw: bytes = b""
+
+    @classmethod
+    def of(cls, numbers: Iterable[int]) -> Longs:
+        given = tuple(numbers)
+        return cls(struct.pack(f">{len(given)}q", *given))
+
+    def __len__(self) -> int:
+        return len(self.raw) // 8
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(struct.unpack(f">{len(self)}q", self.raw))
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Longs: ...
+
+    def __getitem__(self, index: int | slice) -> int | Longs:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            return Longs(self.raw[start * 8 : stop * 8]) if step == 1 else Longs.of(tuple(self)[index])
+        place = range(len(self))[index]
+        return int(_I8.unpack_from(self.raw, place * 8)[0])
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(str, self[:4]))
+        return f"Longs({shown}{', ...' if len(self) > 4 else ''})"
+
+
+class Input:
+    """Bytes read front to back. `what` names the format in the errors."""
+
+    __slots__ = ("at", "data", "end", "what")
+
+    def __init__(self, data: bytes, what: str, at: int = 0, end: int | None = None) -> None:
+        self.data = data
+        self.what = what
+        self.at = at
+        self.end = len(data) if end is None else end
+
+    def take(self, count: int) -> bytes:
+        start = self.at
+        if count < 0:
+            raise FormatError(f"{self.what}: a length of {count}", None, start)
+        stop = start + count
+        if stop > self.end:
+            self._ends(count)
+        self.at = stop
+        return self.data[start:stop]
+
+    def u1(self) -> int:
+        if self.at >= self.end:
+            self._ends(1)
+        self.at += 1
+        return self.data[self.at - 1]
+
+    def i2(self) -> int:
+        return int(_I2.unpack(self.take(2))[0])
+
+    def i4(self) -> int:
+        stop = self.at + 4
+        if stop > self.end:
+            self._ends(4)
+        value: int = _I4.unpack_from(self.data, self.at)[0]
+        self.at = stop
+        return value
+
+    def i8(self) -> int:
+        stop = self.at + 8
+        if stop > self.end:
+            self._ends(8)
+        value: int = _I8.unpack_from(self.data, self.at)[0]
+        self.at = stop
+        return value
+
+    def count(self, words: str) -> int:
+        """How many of something follow."""
+        at, value = self.at, self.i4()
+        if value < 0:
+            raise FormatError(f"{self.what}: {value} {words}", None, at)
+        return value
+
+    def boolean(self) -> bool:
+        at, value = self.at, self.u1()
+        if value > 1:
+            raise FormatError(f"{self.what}: {value} where 0 or 1 has to be", None, at)
+        return value == 1
+
+    def longs(self, count: int) -> Longs:
+        return Longs(self.take(count * 8))
+
+    def utf(self) -> str:
+        at = self.at
+        raw = self.take(_unsigned(self.i2()))
+        if raw.isascii() and 0 not in raw:
+            return raw.decode("ascii")
+        try:
+            text = decode_modified(raw)
+        except ValueError as error:
+            raise FormatError(f"{self.what}: a string is not modified UTF-8 ({error})", None, at) from error
+        return text
+
+    def at_end(self) -> bool:
+        return self.at >= self.end
+
+    def wrong(self, fact: str, at: int | None = None) -> FormatError:
+        return FormatError(f"{self.what}: {fact}", None, self.at if at is None else at)
+
+    def _ends(self, count: int) -> NoReturn:
+        left = max(0, self.end - self.at)
+        raise FormatError(f"{self.what} ends early: {count} bytes expected, {left} left", None, self.end)
+
+
+class Output:
+    """What Input reads."""
+
+    __slots__ = ("_pieces",)
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def content(self) -> bytes:
+        return b"".join(self._pieces)
+
+    def put(self, content: bytes) -> None:
+        self._pieces.append(content)
+
+    def u1(self, value: int) -> None:
+        self._pieces.append(bytes((value,)))
+
+    def i2(self, value: int) -> None:
+        self._pieces.append(_I2.pack(value))
+
+    def i4(self, value: int) -> None:
+        self._pieces.append(_I4.pack(value))
+
+    def i8(self, value: int) -> None:
+        self._pieces.append(_I8.pack(value))
+
+    def boolean(self, value: bool) -> None:
+        self.u1(int(value))
+
+    def utf(self, text: str) -> None:
+        self._pieces.append(encode_utf(text))
+
+
+def encode_utf(text: str) -> bytes:
+    """A string with its length. One that is too long for it is a mistake of the caller's: see `fits_utf`."""
+    raw = encode_modified(text)
+    return struct.pack(">H", len(raw)) + raw
+
+
+def fits_utf(text: str) -> bool:
+    return len(encode_modified(text)) <= UTF_BYTES_MAX
+
+
+def encode_modified(text: str) -> bytes:
+    if text.isascii() and "\0" not in text:
+        return text.encode("ascii")
+    units = text.encode("utf-16-be", "surrogatepass")
+    each = (chr(int.from_bytes(units[at : at + 2], "big")) for at in range(0, len(units), 2))
+    return b"".join(b"\xc0\x80" if unit == "\0" else unit.encode("utf-8", "surrogatepass") for unit in each)
+
+
+def decode_modified(raw: bytes) -> str:
+    """Raises ValueError for what Java would not have written."""
+    if 0 in raw:
+        raise ValueError("a zero byte")
+    # C0 begins nothing else: put back after the strict decoder, which knows no such thing.
+    units = raw.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+    if any(unit > "\uffff" for unit in units):
+        raise ValueError("a character in four bytes")
+    return units.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
+
+
+def _unsigned(value: int) -> int:
+    return value & 0xFFFF

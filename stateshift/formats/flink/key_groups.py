@@ -1,0 +1,88 @@
+"""Which key belongs to which key group, and which group to which subtask.
+
+    group of a key          murmur(hashCode of the key) mod max parallelism
+    owner of a group        group * parallelism // max parallelism
+    groups of a subtask     (i * M + P - 1) // P  to  ((i + 1) * M - 1) // P
+
+hashCode is Java's: of an int the number, of a long its halves by exclusive or, of a string 31 * h + unit over
+UTF-16 units, of a tuple 31 * h + hash over its fields (0 for null). What user code hashes (enums, objects, POJOs) is
+not known.
+
+Flink: runtime/state/KeyGroupRangeAssignment, util/MathUtils.murmurHash.
+"""
+
+from __future__ import annotations
+
+import struct
+
+PARALLELISM_MAX = 1 << 15
+_MASK = 0xFFFFFFFF
+
+
+def key_group(hash_code: int, max_parallelism: int) -> int:
+    return murmur(hash_code) % max_parallelism
+
+
+def owner(group: int, max_parallelism: int, parallelism: int) -> int:
+    return group * parallelism // max_parallelism
+
+
+def groups_of(subtask: int, max_parallelism: int, parallelism: int) -> range:
+    first = (subtask * max_parallelism + parallelism - 1) // parallelism
+    return range(first, ((subtask + 1) * max_parallelism - 1) // parallelism + 1)
+
+
+def default_max_parallelism(parallelism: int) -> int:
+    """What Flink takes where the job says nothing."""
+    wished = parallelism + parallelism // 2
+    rounded = 1 << max(0, wished - 1).bit_length()
+    return min(max(rounded, 128), PARALLELISM_MAX)
+
+
+def prefix_bytes(max_parallelism: int) -> int:
+    """How many bytes of a key in a canonical savepoint, or in RocksDB, say its group."""
+    return 1 if max_parallelism <= 128 else 2
+
+
+def murmur(code: int) -> int:
+    """One round of Murmur3 (32 bits) over four bytes, never negative."""
+    code = code * 0xCC9E2D51 & _MASK
+    code = (code << 15 | code >> 17) & _MASK
+    code = code * 0x1B873593 & _MASK
+    code = (code << 13 | code >> 19) & _MASK
+    code = (code * 5 + 0xE6546B64) & _MASK
+    code ^= 4
+    code ^= code >> 16
+    code = code * 0x85EBCA6B & _MASK
+    code ^= code >> 13
+    code = code * 0xC2B2AE35 & _MASK
+    code ^= code >> 16
+    signed = code - (1 << 32) if code >> 31 else code
+    if signed >= 0:
+        return signed
+    return -signed if signed != -(1 << 31) else 0
+
+
+def hash_int(value: int) -> int:
+    return value & _MASK
+
+
+def hash_long(value: int) -> int:
+    unsigned = value & 0xFFFFFFFFFFFFFFFF
+    return (unsigned ^ unsigned >> 32) & _MASK
+
+
+def hash_string(value: str) -> int:
+    code = 0
+    raw = value.encode("utf-16-be", "surrogatepass")
+    for unit in struct.unpack(f">{len(raw) // 2}H", raw):
+        code = code * 31 + unit & _MASK
+    return code
+
+
+def hash_fields(codes: list[int]) -> int:
+    """Of a Tuple: Tuple2.hashCode begins with the first field's, not with 1."""
+    code = 0
+    for one in codes:
+        code = code * 31 + one & _MASK
+    return code

@@ -1,0 +1,300 @@
+"""Handles to the keyed state of one subtask, as `_metadata` holds them. One for managed and one for raw state.
+
+    tag      value            after the tag                                                            written by
+    0        None
+    3        KeyGroups        i4 first, i4 n, n * i8 offsets, stream                                    up to 1.14
+    7        KeyGroups        the same: a canonical savepoint                                           1.15 to 2.3
+    12       KeyGroups        ... utf id: hashmap, and full RocksDB checkpoints of 1.15                  1.15 and later
+    5        Incremental      i8 checkpoint, utf backend, i4 first, i4 n, meta, shared, private          up to 1.14
+    11       Incremental      i8, utf, i4, i4, i8 size, meta, shared, private, utf id                    1.15 and later
+    8        Changelog        i4 first, i4 n, i8 size, i4 + bases, i4 + deltas, i8 materialization, utf id       1.15
+    14       Changelog        ... i8 checkpoint before the id                                           1.16 and later
+    9        MemoryDelta      i4 first, i4 n, i8 from, i8 to, i4 + (i4 group, i4 + bytes), utf id
+    10       FileDelta        i4 first, i4 n, i4 + (i8 offset, stream), i8 size, i8 size, utf id                 1.15
+    13       FileDelta        ... utf storage                                                            1.16 and later
+
+    shared, private:  i4 n, n * (utf name, stream)        offset 0 of a key group: it is empty
+
+What a tag has and another has not is None. Flink: checkpoint/metadata/MetadataV2V3SerializerBase,
+serializeKeyedStateHandle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stateshift.formats.flink.java_data import Input, Longs, Output
+from stateshift.formats.flink.stream_handles import DEPTH_MAX, StreamHandle, read_stream, write_stream
+
+Named = tuple[str, StreamHandle | None]
+
+OLD_KEY_GROUPS, SAVEPOINT_KEY_GROUPS, KEY_GROUPS = 3, 7, 12
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroups:
+    """A file of key groups one behind the other: `offsets` says where each begins."""
+
+    tag: int
+    first: int
+    offsets: Longs
+    stream: StreamHandle | None
+    id: str | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class Incremental:
+    """The files of a RocksDB or a ForSt, by their names there, and the header of its states (`meta`)."""
+
+    tag: int
+    checkpoint_id: int
+    backend: str
+    first: int
+    count: int
+    size: int | None
+    meta: StreamHandle | None
+    shared: tuple[Named, ...]
+    private: tuple[Named, ...]
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Changelog:
+    """What the backend last wrote out, and the changes since."""
+
+    tag: int
+    first: int
+    count: int
+    size: int
+    bases: tuple[KeyedHandle, ...]
+    deltas: tuple[KeyedHandle, ...]
+    materialization: int
+    checkpoint_id: int | None
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryDelta:
+    """Changes held in `_metadata` itself; group -1 is not of a key."""
+
+    first: int
+    count: int
+    start: int
+    end: int
+    changes: tuple[tuple[int, bytes], ...]
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileDelta:
+    """Changes in files that several subtasks write to: each from its offset on. `size` of the handle is less than that
+    of the file."""
+
+    tag: int
+    first: int
+    count: int
+    parts: tuple[tuple[int, StreamHandle | None], ...]
+    size: int
+    checkpointed_size: int
+    id: str
+    storage: str | None = None
+
+
+KeyedHandle = KeyGroups | Incremental | Changelog | MemoryDelta | FileDelta
+
+
+def read_keyed(data: Input, depth: int = 0) -> KeyedHandle | None:
+    at, tag = data.at, data.u1()
+    if depth > DEPTH_MAX:
+        raise data.wrong("handles inside of handles without an end", at)
+    match tag:
+        case 0:
+            return None
+        case 3 | 7 | 12:
+            first, count = _range(data)
+            offsets = data.longs(count)
+            stream = read_stream(data)
+            return KeyGroups(tag, first, offsets, stream, data.utf() if tag == KEY_GROUPS else None)
+        case 5 | 11:
+            return _read_incremental(data, tag)
+        case 8 | 14:
+            return _read_changelog(data, tag, depth)
+        case 9:
+            return _read_memory_delta(data)
+        case 10 | 13:
+            return _read_file_delta(data, tag)
+        case _:
+            raise data.wrong(f"{tag} is no kind of handle to keyed state", at)
+
+
+def write_keyed(out: Output, handle: KeyedHandle | None) -> None:
+    match handle:
+        case None:
+            out.u1(0)
+        case KeyGroups():
+            out.u1(handle.tag)
+            out.i4(handle.first)
+            out.i4(handle.count)
+            out.put(handle.offsets.raw)
+            write_stream(out, handle.stream)
+            _write_text(out, handle.id)
+        case Incremental():
+            _write_incremental(out, handle)
+        case Changelog():
+            _write_changelog(out, handle)
+        case MemoryDelta():
+            _write_memory_delta(out, handle)
+        case FileDelta():
+            _write_file_delta(out, handle)
+
+
+def streams_of(handle: KeyedHandle | None) -> Iterator[StreamHandle | None]:
+    """Every stream that a handle names, in its order."""
+    match handle:
+        case KeyGroups():
+            yield handle.stream
+        case Incremental():
+            yield handle.meta
+            yield from (stream for _, stream in (*handle.shared, *handle.private))
+        case Changelog():
+            for inner in (*handle.bases, *handle.deltas):
+                yield from streams_of(inner)
+        case FileDelta():
+            yield from (stream for _, stream in handle.parts)
+
+
+def _read_incremental(data: Input, tag: int) -> Incremental:
+    checkpoint_id, backend = data.i8(), data.utf()
+    first, count = _range(data)
+    size = data.i8() if tag == 11 else None
+    meta, shared, private = read_stream(data), _read_named(data), _read_named(data)
+    text = data.utf() if tag == 11 else None
+    return Incremental(tag, checkpoint_id, backend, first, count, size, meta, shared, private, text)
+
+
+def _write_incremental(out: Output, handle: Incremental) -> None:
+    out.u1(handle.tag)
+    out.i8(handle.checkpoint_id)
+    out.utf(handle.backend)
+    out.i4(handle.first)
+    out.i4(handle.count)
+    if handle.size is not None:
+        out.i8(handle.size)
+    write_stream(out, handle.meta)
+    _write_named(out, handle.shared)
+    _write_named(out, handle.private)
+    _write_text(out, handle.id)
+
+
+def _read_changelog(data: Input, tag: int, depth: int) -> Changelog:
+    first, count = _range(data)
+    size, bases, deltas = data.i8(), _read_inner(data, depth), _read_inner(data, depth)
+    materialization = data.i8()
+    checkpoint_id = data.i8() if tag == 14 else None
+    return Changelog(tag, first, count, size, bases, deltas, materialization, checkpoint_id, data.utf())
+
+
+def _write_changelog(out: Output, handle: Changelog) -> None:
+    out.u1(handle.tag)
+    out.i4(handle.first)
+    out.i4(handle.count)
+    out.i8(handle.size)
+    for inner in (handle.bases, handle.deltas):
+        out.i4(len(inner))
+        for one in inner:
+            write_keyed(out, one)
+    out.i8(handle.materialization)
+    if handle.checkpoint_id is not None:
+        out.i8(handle.checkpoint_id)
+    out.utf(handle.id)
+
+
+def _read_inner(data: Input, depth: int) -> tuple[KeyedHandle, ...]:
+    found = []
+    for _ in range(data.count("handles")):
+        at, inner = data.at, read_keyed(data, depth + 1)
+        if inner is None:
+            raise data.wrong("no handle where a changelog has to have one", at)
+        found.append(inner)
+    return tuple(found)
+
+
+def _read_memory_delta(data: Input) -> MemoryDelta:
+    first, count = _range(data)
+    start, end = data.i8(), data.i8()
+    changes = []
+    for _ in range(data.count("changes")):
+        group = data.i4()
+        changes.append((group, data.take(data.i4())))
+    return MemoryDelta(first, count, start, end, tuple(changes), data.utf())
+
+
+def _write_memory_delta(out: Output, handle: MemoryDelta) -> None:
+    out.u1(9)
+    out.i4(handle.first)
+    out.i4(handle.count)
+    out.i8(handle.start)
+    out.i8(handle.end)
+    out.i4(len(handle.changes))
+    for group, content in handle.changes:
+        out.i4(group)
+        out.i4(len(content))
+        out.put(content)
+    out.utf(handle.id)
+
+
+def _read_file_delta(data: Input, tag: int) -> FileDelta:
+    first, count = _range(data)
+    parts = []
+    for _ in range(data.count("files")):
+        offset = data.i8()
+        parts.append((offset, read_stream(data)))
+    size, checkpointed, text = data.i8(), data.i8(), data.utf()
+    return FileDelta(tag, first, count, tuple(parts), size, checkpointed, text, data.utf() if tag == 13 else None)
+
+
+def _write_file_delta(out: Output, handle: FileDelta) -> None:
+    out.u1(handle.tag)
+    out.i4(handle.first)
+    out.i4(handle.count)
+    out.i4(len(handle.parts))
+    for offset, stream in handle.parts:
+        out.i8(offset)
+        write_stream(out, stream)
+    out.i8(handle.size)
+    out.i8(handle.checkpointed_size)
+    out.utf(handle.id)
+    _write_text(out, handle.storage)
+
+
+def _range(data: Input) -> tuple[int, int]:
+    """The first key group, and how many there are."""
+    at, first = data.at, data.i4()
+    if first < 0:
+        raise data.wrong(f"a key group of number {first}", at)
+    return first, data.count("key groups")
+
+
+def _read_named(data: Input) -> tuple[Named, ...]:
+    found = []
+    for _ in range(data.count("files")):
+        name = data.utf()
+        found.append((name, read_stream(data)))
+    return tuple(found)
+
+
+def _write_named(out: Output, named: tuple[Named, ...]) -> None:
+    out.i4(len(named))
+    for name, stream in named:
+        out.utf(name)
+        write_stream(out, stream)
+
+
+def _write_text(out: Output, text: str | None) -> None:
+    if text is not None:
+        out.utf(text)

@@ -1,0 +1,183 @@
+"""Handles to the state of one subtask that belongs to no key, and to what was in flight, as `_metadata` holds them.
+
+    Partitioned    u1 4 | 17; i4 n, n * (utf state, u1 mode, i4 m, m * i8 offsets); [17] utf task-owned directory,
+                   utf shared directory, u1 empty; stream
+    Channel        [V6+] u1 1 input, 2 output; i4 subtask, i4 a, i4 b; i4 n, n * i8 offsets; i8 size; stream
+    MergedChannels [V6+] u1 3 input, 4 output; i4 subtask, i8 size, stream, i4 length, that many bytes:
+                   i4 n, n * (i4 a, i4 b, i8 size, i4 m, m * i8 offsets)
+
+`mode` is 0 for a list that is dealt out, 1 for one that everybody gets whole, 2 for broadcast state. a and b are gate
+and channel of an input, partition and subpartition of an output.
+
+Flink: MetadataV2V3SerializerBase (serializeOperatorStateHandle), ChannelStateHandleSerializerV1 and V2,
+AbstractMergedChannelStateHandle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from stateshift.formats.flink.java_data import Input, Longs, Output
+from stateshift.formats.flink.stream_handles import StreamHandle, read_stream, write_stream
+
+SPLIT, UNION, BROADCAST = 0, 1, 2
+MODES = {SPLIT: "list", UNION: "union", BROADCAST: "broadcast"}
+KINDS_FROM = 6  # the version of `_metadata` since which a channel says of what kind it is
+Side = Literal["input", "output"]
+
+
+@dataclass(frozen=True, slots=True)
+class StateOffsets:
+    name: str
+    mode: int
+    offsets: Longs
+
+
+@dataclass(frozen=True, slots=True)
+class Merging:
+    """Where file merging keeps the file, and whether there is nothing in it."""
+
+    task_owned: str
+    shared: str
+    empty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioned:
+    states: tuple[StateOffsets, ...]
+    stream: StreamHandle | None
+    merging: Merging | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelPart:
+    a: int
+    b: int
+    size: int
+    offsets: Longs
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    subtask: int
+    part: ChannelPart
+    stream: StreamHandle | None
+
+
+@dataclass(frozen=True, slots=True)
+class MergedChannels:
+    subtask: int
+    size: int
+    stream: StreamHandle | None
+    parts: tuple[ChannelPart, ...]
+
+
+ChannelHandle = Channel | MergedChannels
+
+
+def read_partitioned(data: Input) -> Partitioned:
+    at, tag = data.at, data.u1()
+    if tag not in (4, 17):
+        raise data.wrong(f"{tag} is no kind of handle to operator state", at)
+    states = []
+    for _ in range(data.count("states")):
+        name, at, mode = data.utf(), data.at, data.u1()
+        if mode not in MODES:
+            raise data.wrong(f"{mode} is no way to deal out state", at)
+        states.append(StateOffsets(name, mode, data.longs(data.count("offsets"))))
+    merging = None
+    if tag == 17:
+        task_owned, shared = data.utf(), data.utf()
+        merging = Merging(task_owned, shared, data.boolean())
+    return Partitioned(tuple(states), read_stream(data), merging)
+
+
+def write_partitioned(out: Output, handle: Partitioned) -> None:
+    out.u1(4 if handle.merging is None else 17)
+    out.i4(len(handle.states))
+    for state in handle.states:
+        out.utf(state.name)
+        out.u1(state.mode)
+        out.i4(len(state.offsets))
+        out.put(state.offsets.raw)
+    if handle.merging is not None:
+        out.utf(handle.merging.task_owned)
+        out.utf(handle.merging.shared)
+        out.boolean(handle.merging.empty)
+    write_stream(out, handle.stream)
+
+
+def read_channel(data: Input, version: int, side: Side) -> ChannelHandle:
+    if version < KINDS_FROM:
+        return _read_one(data)
+    at, kind = data.at, data.u1()
+    one, merged = _kinds(side)
+    if kind == one:
+        return _read_one(data)
+    if kind == merged:
+        return _read_merged(data)
+    raise data.wrong(f"{kind} is no kind of {side} channel", at)
+
+
+def write_channel(out: Output, handle: ChannelHandle, version: int, side: Side) -> None:
+    """Before version 6 there are no merged ones: see `expanded`."""
+    one, merged = _kinds(side)
+    if version >= KINDS_FROM:
+        out.u1(one if isinstance(handle, Channel) else merged)
+    if isinstance(handle, Channel):
+        part = handle.part
+        for value in (handle.subtask, part.a, part.b, len(part.offsets)):
+            out.i4(value)
+        out.put(part.offsets.raw)
+        out.i8(part.size)
+        write_stream(out, handle.stream)
+        return
+    assert version >= KINDS_FROM, "merged channels are expanded before they are written for an older version"
+    out.i4(handle.subtask)
+    out.i8(handle.size)
+    write_stream(out, handle.stream)
+    inner = Output()
+    inner.i4(len(handle.parts))
+    for part in handle.parts:
+        inner.i4(part.a)
+        inner.i4(part.b)
+        inner.i8(part.size)
+        inner.i4(len(part.offsets))
+        inner.put(part.offsets.raw)
+    content = inner.content()
+    out.i4(len(content))
+    out.put(content)
+
+
+def expanded(handle: ChannelHandle) -> tuple[Channel, ...]:
+    """Each channel by itself, as versions before 6 have them."""
+    if isinstance(handle, Channel):
+        return (handle,)
+    return tuple(Channel(handle.subtask, part, handle.stream) for part in handle.parts)
+
+
+def _kinds(side: Side) -> tuple[int, int]:
+    return (1, 3) if side == "input" else (2, 4)
+
+
+def _read_one(data: Input) -> Channel:
+    subtask, a, b = data.i4(), data.i4(), data.i4()
+    offsets = data.longs(data.count("offsets"))
+    part = ChannelPart(a, b, data.i8(), offsets)
+    return Channel(subtask, part, read_stream(data))
+
+
+def _read_merged(data: Input) -> MergedChannels:
+    subtask, size, stream = data.i4(), data.i8(), read_stream(data)
+    length = data.count("bytes")
+    start = data.at
+    data.take(length)
+    inner = Input(data.data, data.what, start, start + length)
+    parts = []
+    for _ in range(inner.count("channels")):
+        a, b, own = inner.i4(), inner.i4(), inner.i8()
+        parts.append(ChannelPart(a, b, own, inner.longs(inner.count("offsets"))))
+    if not inner.at_end():
+        raise inner.wrong(f"{inner.end - inner.at} bytes behind the last of the merged channels")
+    return MergedChannels(subtask, size, stream, tuple(parts))

@@ -1,0 +1,51 @@
+"""What a savepoint or checkpoint says of itself at the end of `_metadata`, since V4: CheckpointProperties, serialized
+by Java. Read for a person and for `inspect`; written as it was read.
+
+    CheckpointProperties   discardCancelled, ..., forced, unclaimed, checkpointType
+      SavepointType        name, formatType CANONICAL | NATIVE, postCheckpointAction NONE | SUSPEND | TERMINATE
+      CheckpointType       name, sharingFilesStrategy
+
+TERMINATE is what `drain` leaves: windows and timers have fired as at the end of all input.
+
+Flink 1.16 to 2.3 write the same bytes. runtime/checkpoint/CheckpointProperties, SavepointType, CheckpointType.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from stateshift.formats.flink.java_data import Input
+from stateshift.formats.flink.java_objects import JavaEnum, JavaObject, read_object
+
+_PACKAGE = "org.apache.flink.runtime.checkpoint."
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """`layout` is None where it is not said: a checkpoint's files are those of its backend."""
+
+    kind: Literal["savepoint", "checkpoint"]
+    name: str
+    layout: Literal["canonical", "native"] | None = None
+    drained: bool = False
+
+
+def decode_properties(content: bytes) -> Properties | None:
+    """None where there are none (before V4), or where they are of a class that is not known."""
+    if not content:
+        return None
+    found = read_object(Input(content, "_metadata"))
+    kind = found.fields.get("checkpointType") if isinstance(found, JavaObject) else None
+    if not isinstance(kind, JavaObject):
+        return None
+    name = str(kind.fields.get("name", ""))
+    match kind.type.removeprefix(_PACKAGE):
+        case "SavepointType":
+            written, after = kind.fields.get("formatType"), kind.fields.get("postCheckpointAction")
+            native = isinstance(written, JavaEnum) and written.name == "NATIVE"
+            drained = isinstance(after, JavaEnum) and after.name == "TERMINATE"
+            return Properties("savepoint", name, "native" if native else "canonical", drained)
+        case "CheckpointType":
+            return Properties("checkpoint", name)
+    return None

@@ -1,0 +1,85 @@
+"""`_metadata` in another version: what an older cluster can read, and what is lost on the way. Pure.
+
+    up      nothing is missing that a reader needs: names and uids stay empty, unless somebody gives them
+    down    V5+ to V4 loses names and uids, V4 to V3 the properties; merged channels are expanded below V6; references
+            to other checkpoints (V7) are dropped; file merging's handles (since 1.20, in V4) have no older form
+
+A file of V3 has no properties: it gets those of another that is written with it, else it cannot become V4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stateshift.errors import Incompatible
+from stateshift.formats.flink.metadata import NAMES_FROM, PROPERTIES_FROM, Metadata, OperatorState, SubtaskState
+from stateshift.formats.flink.operator_handles import KINDS_FROM, ChannelHandle, expanded
+
+# The newest version of `_metadata` that a Flink reads, by its first two numbers.
+READ_BY = {
+    (1, 15): 3,
+    (1, 16): 4,
+    (1, 17): 4,
+    (1, 18): 4,
+    (1, 19): 4,
+    (1, 20): 4,
+    (2, 0): 5,
+    (2, 1): 6,
+    (2, 2): 6,
+    (2, 3): 6,
+}
+WRITTEN_BY = {2: "Flink 1.3 to 1.10", 3: "Flink 1.11 to 1.15", 4: "Flink 1.16 to 1.20", 5: "Flink 2.0",
+              6: "Flink 2.1 to 2.3", 7: "a Flink newer than 2.3"}  # fmt: skip
+
+
+def flink_version(text: str | None) -> tuple[int, int] | None:
+    """2.3 of "2.3.0" and "2.3-SNAPSHOT"."""
+    parts = (text or "").split("-")[0].split(".")
+    if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
+        return None
+    return int(parts[0]), int(parts[1])
+
+
+def newest_for(text: str | None) -> int | None:
+    """The newest version that a Flink of this version reads; None where that is not known."""
+    found = flink_version(text)
+    if found is None:
+        return None
+    return READ_BY.get(found) or (3 if found < (1, 15) else max(READ_BY.values()))
+
+
+def converted(metadata: Metadata, version: int, properties: bytes = b"") -> Metadata:
+    """The same state as metadata of another version."""
+    if version == metadata.version:
+        return metadata
+    held = metadata.properties or properties
+    if version >= PROPERTIES_FROM and not held:
+        raise Incompatible(
+            f"metadata of version {metadata.version} says nothing of what kind it is, which version {version} has to",
+            hint="leave it in its version: every newer Flink reads it",
+        )
+    operators = tuple(_operator(operator, version) for operator in metadata.operators)
+    return replace(
+        metadata,
+        version=version,
+        operators=operators,
+        properties=held if version >= PROPERTIES_FROM else b"",
+    )
+
+
+def _operator(operator: OperatorState, version: int) -> OperatorState:
+    named = version >= NAMES_FROM
+    subtasks = operator.subtasks and tuple(_subtask(subtask, version) for subtask in operator.subtasks)
+    name, uid = (operator.name or "", operator.uid or "") if named else (None, None)
+    return replace(operator, subtasks=subtasks, name=name, uid=uid)
+
+
+def _subtask(subtask: SubtaskState, version: int) -> SubtaskState:
+    inputs, outputs = subtask.inputs, subtask.outputs
+    if version < KINDS_FROM:
+        inputs, outputs = _expanded(inputs), _expanded(outputs)
+    return replace(subtask, inputs=inputs, outputs=outputs, reference=subtask.reference if version >= 7 else None)
+
+
+def _expanded(channels: tuple[ChannelHandle, ...]) -> tuple[ChannelHandle, ...]:
+    return tuple(one for channel in channels for one in expanded(channel))

@@ -1,0 +1,91 @@
+"""TakeSavepoint: let the engine write an image of a running job, and end the job with it where the spec says so.
+
+The savepoint is written below a folder of the spec's, under a name that the engine makes up: where it lies stands in
+the evidence, and the plan of the move is made from there. A repeat asks with the same tag, and is told of the same
+one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, cast
+
+from stateshift.clusters.protocol import SavepointCluster, SavepointRequest, StopRequest, Submission
+from stateshift.step.marks import NoFiles, tag_of
+from stateshift.step.protocol import Discrepancy, Evidence
+from stateshift.world import World
+
+METADATA = "_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSavepoint(NoFiles):
+    """`stop`: the job ends with its savepoint, and nothing is done after it; `cancel`: the older way, with records in
+    between that are done twice or lost. Neither: the job goes on, and what it does from now on is not in the image."""
+
+    kind: ClassVar[str] = "TakeSavepoint"
+    name: str
+    cluster: str
+    job: str
+    job_id: str
+    directory: str
+    stop: bool
+    cancel: bool
+    drain: bool
+    native: bool
+    seconds_max: float
+    restart: Mapping[str, Any] | None = None
+    restart_environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ends(self) -> bool:
+        return self.stop or self.cancel
+
+    def describe(self) -> str:
+        what = "stop it with a savepoint" if self.stop else "take a savepoint"
+        return f"{self.job} ({self.job_id}) on {self.cluster}: {what} in {self.directory}" + (
+            ", and cancel it" if self.cancel else ""
+        )
+
+    def run(self, world: World) -> Evidence:
+        began = world.clock.now()
+        image = _cluster(world, self.cluster).savepoint(self._request(world))
+        return {"image": image, "job_id": self.job_id, "at": began, "seconds": world.clock.now() - began}
+
+    def _request(self, world: World) -> SavepointRequest:
+        return SavepointRequest(
+            tag=tag_of(world, self.job_id),  # jobs that divide it take one savepoint, and start it again once
+            job_id=self.job_id,
+            directory=self.directory,
+            stop=self.stop,
+            cancel=self.cancel,
+            drain=self.drain,
+            native=self.native,
+            seconds_max=self.seconds_max,
+        )
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        there = world.storage(evidence["image"]).stat(METADATA) is not None
+        return [] if there else [Discrepancy(evidence["image"], "the savepoint", "nothing")]
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        """Start the job again from its savepoint, which is left where it is."""
+        cluster = _cluster(world, self.cluster)
+        if not self.ends or self._state(cluster).alive:
+            return []
+        if evidence is None:
+            # Begun, and the job does not run: it has ended with this savepoint, or before it was asked to.
+            evidence = self.run(world)
+        image = evidence["image"]
+        if self.restart is None:
+            return [f"{self.job} is stopped: start it again from {image} (no source_submit in the spec)"]
+        tag = f"{tag_of(world, self.job_id)}.restart"
+        cluster.submit(Submission(tag, self.job, image, None, dict(self.restart), dict(self.restart_environment)))
+        return []
+
+    def _state(self, cluster: SavepointCluster) -> Any:
+        return cluster.find_source(StopRequest(self.job, "", options={"job_ids": [self.job_id]})).state
+
+
+def _cluster(world: World, name: str) -> SavepointCluster:
+    return cast(SavepointCluster, world.cluster(name))

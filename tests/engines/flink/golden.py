@@ -1,0 +1,41 @@
+"""The savepoints and checkpoints that real Flinks wrote, put where they were when they were written: checkpoints name
+their files by full paths. On a disk in memory, so that a test may damage them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from stateshift.engines.registry import FLINK, surveyed
+from stateshift.storage.memory import MemoryDisk
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Survey
+from tests.support.checkpoints import put
+
+FOLDER = Path(__file__).resolve().parents[2] / "golden"
+NAMES = tuple(sorted(str(place.parent.relative_to(FOLDER)) for place in FOLDER.glob("flink-*/*/told.json")))
+
+
+def told(name: str) -> Any:
+    """What Flink itself says of the image."""
+    return json.loads((FOLDER / name / "told.json").read_text("utf-8"))
+
+
+def write(disk: MemoryDisk, name: str, location: str | None = None) -> str:
+    """Put everything there; the image's location. With `location`, somewhere else than where it was written."""
+    written: dict[str, str] = told(name)["written_at"]
+    for was, folder in written.items():
+        there = f"{location}/{folder}" if location else f"file://{was}"
+        top = FOLDER / name / folder
+        for file in sorted(top.rglob("*")):
+            if file.is_file():
+                put(disk.open(there), str(file.relative_to(top)), file.read_bytes())
+    image: str = told(name)["image"]
+    was, folder = next((w, f) for w, f in written.items() if image == f or image.startswith(f"{f}/"))
+    inside = image.removeprefix(folder)
+    return f"{location}/{image}" if location else f"file://{was}{inside}"
+
+
+def looked_at(disk: MemoryDisk, location: str) -> tuple[Storage, Survey]:
+    return surveyed(FLINK, location, disk.open)

@@ -1,0 +1,154 @@
+"""Real images moved, merged, split and renamed on a disk in memory: what the target holds, read as Flink reads it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift.engines.flink.choosing import metadata_of, places_of
+from stateshift.engines.flink.deep import everything
+from stateshift.engines.flink.entries import of_operator
+from stateshift.engines.flink.reading import Streams
+from stateshift.errors import PlanError
+from stateshift.formats.flink.metadata import decode_metadata
+from stateshift.formats.uid import flink_operator_id
+from stateshift.spec import Spec, parse_spec
+from stateshift.storage.memory import MemoryDisk
+from tests.engines.flink import golden
+from tests.support.ground import Ground
+
+TARGET = "file:///there/savepoint"
+TWO, ONE, OTHER = "count-two", "count-canonical-hashmap", "count-one-payments"
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
+
+
+def spec_of(*sources: str, **job: Any) -> Spec:
+    plain = {"name": "orders", "existing_savepoint_paths": list(sources), "new_savepoint_path": TARGET, **job}
+    return parse_spec(json.dumps({"version": 1, "engine": "flink", "jobs": [plain]}))
+
+
+def entries(disk: MemoryDisk, location: str) -> dict[str, list[tuple[str, bytes, bytes]]]:
+    """By operator, in an order that says nothing."""
+    storage, survey = golden.looked_at(disk, location)
+    image = survey.images[0]
+    streams = Streams(storage.chunks, places_of(image))
+    return {o.id.hex(): sorted(of_operator(o, streams)) for o in metadata_of(image).operators}
+
+
+@pytest.mark.row("IF-6", "IF-8", "IF-9", "IF-10", "IF-12")
+@pytest.mark.parametrize("name", golden.NAMES)
+def test_any_image_becomes_one_folder_that_holds_the_same_and_can_lie_anywhere(ground: Ground, name: str) -> None:
+    source = golden.write(ground.disk, name)
+    before = ground.disk.snapshot()
+    wanted = entries(ground.disk, source)
+    assert ground.apply(spec_of(source)).state == "finished"
+    assert {path: content for path, content in ground.disk.snapshot().items() if path in before} == before
+    held = ground.held(TARGET)
+    for place in list(ground.disk.snapshot()):
+        ground.remove(place if "://" in place else f"file://{place}")
+    for path, content in held.items():
+        ground.put(f"file:///moved/again/{path}", content)
+    assert entries(ground.disk, "file:///moved/again") == wanted
+    storage, survey = golden.looked_at(ground.disk, "file:///moved/again")
+    assert survey.images[0].embedded == ()
+    assert [f for f in survey.images[0].findings if f.level != "note"] == []
+    assert list(everything(storage, survey.images[0])) == []
+
+
+@pytest.mark.row("IF-7")
+def test_two_savepoints_become_one(ground: Ground) -> None:
+    one, other = (golden.write(ground.disk, f"flink-2.3.0/{case}") for case in (ONE, OTHER))
+    ground.apply(spec_of(one, other))
+    assert entries(ground.disk, TARGET) == entries(ground.disk, one) | entries(ground.disk, other)
+
+
+@pytest.mark.row("IF-3", "IF-4", "IF-7", "IF-13")
+def test_one_savepoint_becomes_two_by_the_uids_of_operators(ground: Ground) -> None:
+    source = golden.write(ground.disk, f"flink-2.3.0/{TWO}")
+    wanted = entries(ground.disk, source)
+    uids = [f"payments-{part}" for part in ("source", "count", "lines")]
+    ground.apply(spec_of(source, operators=uids))
+    ids = {flink_operator_id(uid) for uid in uids}
+    assert entries(ground.disk, TARGET) == {own: held for own, held in wanted.items() if own in ids}
+
+
+def test_what_is_dropped_is_left_behind_with_its_files(ground: Ground) -> None:
+    source = golden.write(ground.disk, f"flink-2.3.0/{TWO}")
+    uids = [f"orders-{part}" for part in ("source", "count", "lines")]
+    ground.apply(spec_of(source, transform=[{"kind": "drop", "operators": uids}]))
+    assert len(ground.held(TARGET)) < len(ground.held(source))
+    assert not set(map(flink_operator_id, uids)) & entries(ground.disk, TARGET).keys()
+
+
+def test_a_renamed_operator_has_the_id_of_its_new_uid_and_the_same_state(ground: Ground) -> None:
+    source = golden.write(ground.disk, f"flink-2.3.0/{ONE}")
+    ground.apply(spec_of(source, transform=[{"kind": "rename", "operators": {"orders-count": "counted"}}]))
+    old, new = entries(ground.disk, source), entries(ground.disk, TARGET)
+    assert new.pop(flink_operator_id("counted")) == old.pop(flink_operator_id("orders-count"))
+    assert new == old
+    operator = next(
+        o for o in decode_metadata(ground.held(TARGET)["_metadata"]).operators if o.uid == "counted"
+    )
+    assert operator.id.hex() == flink_operator_id("counted")
+
+
+@pytest.mark.row("IF-18")
+@pytest.mark.parametrize(("flink", "version"), [("1.20", 4), ("2.0.1", 5), ("2.3", 6)])
+@pytest.mark.parametrize("case", [ONE, "count-unaligned-merging"])
+def test_metadata_is_written_for_an_older_flink(ground: Ground, flink: str, version: int, case: str) -> None:
+    source = golden.write(ground.disk, f"flink-2.3.0/{case}")
+    wanted = entries(ground.disk, source)
+    ground.apply(spec_of(source, transform=[{"kind": "convert", "flink": flink}]))
+    assert decode_metadata(ground.held(TARGET)["_metadata"]).version == version
+    assert entries(ground.disk, TARGET) == wanted
+
+
+def test_a_rolled_back_move_leaves_nothing(ground: Ground) -> None:
+    source = golden.write(ground.disk, f"flink-2.3.0/{ONE}")
+    before = ground.disk.snapshot()
+    ground.apply(spec_of(source))
+    ground.rollback()
+    assert ground.disk.snapshot() == before
+
+
+@pytest.mark.parametrize(("job", "fact"), [
+    ({"operators": ["orders-cuont"]}, "no operator has the uid or id 'orders-cuont': did you mean 'orders-count'"),
+    ({"transform": [{"kind": "drop", "operators": ["nobody"]}]}, "no operator has the uid or id 'nobody'"),
+    ({"transform": [{"kind": "compact"}]}, "cannot be changed by 'compact'"),
+    ({"transform": [{"kind": "convert", "flink": "new"}]}, "'new' is no version of Flink"),
+    ({"transform": [{"kind": "convert", "flink": "1.15"}]}, None),
+])  # fmt: skip
+@pytest.mark.row("IF-5")
+def test_what_cannot_be_done_is_refused_before_anything_is(ground: Ground, job: Any, fact: str | None) -> None:
+    source = golden.write(ground.disk, f"flink-2.3.0/{ONE}")
+    before = ground.disk.snapshot()
+    if fact is None:
+        assert ground.apply(spec_of(source, **job)).state == "finished"
+        return
+    with pytest.raises(PlanError, match=fact):
+        ground.apply(spec_of(source, **job))
+    assert ground.disk.snapshot() == before
+
+
+def test_two_savepoints_with_one_operator_are_refused(ground: Ground) -> None:
+    one, other = (golden.write(ground.disk, f"flink-2.3.0/{case}") for case in (ONE, TWO))
+    with pytest.raises(PlanError, match="comes from two images"):
+        ground.apply(spec_of(one, other))
+
+
+def test_a_drained_savepoint_is_moved_with_a_warning(ground: Ground) -> None:
+    proposal = ground.propose(spec_of(golden.write(ground.disk, "flink-2.3.0/count-drained")))
+    assert any("was drained" in f.message for f in proposal.plans[0].findings if f.level == "warn")
+
+
+def test_a_place_that_is_taken_is_refused(ground: Ground) -> None:
+    ground.put(f"{TARGET}/something")
+    with pytest.raises(PlanError, match="must not exist"):
+        ground.apply(spec_of(golden.write(ground.disk, f"flink-2.3.0/{ONE}")))

@@ -1,0 +1,175 @@
+"""What is said of a Flink image, held against what Flink's own loader says of it; and what is said of damaged ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from stateshift.engines.flink.choosing import metadata_of, places_of
+from stateshift.engines.flink.deep import everything
+from stateshift.formats.flink.keyed_handles import KeyGroups
+from stateshift.formats.flink.metadata import decode_metadata, encode_metadata
+from stateshift.storage.memory import MemoryDisk
+from stateshift.survey import Finding, Survey
+from tests.engines.flink import golden
+
+pytestmark = pytest.mark.row("IF-17")
+
+
+def refusals(survey: Survey) -> list[Finding]:
+    return [f for f in (*survey.findings, *survey.images[0].findings) if f.level == "refuse"]
+
+
+@pytest.mark.parametrize("name", golden.NAMES)
+def test_an_image_is_described_as_flink_s_own_loader_describes_it(name: str) -> None:
+    disk = MemoryDisk()
+    storage, survey = golden.looked_at(disk, golden.write(disk, name))
+    (image,), told = survey.images, golden.told(name)["metadata"]
+    assert refusals(survey) == []
+    assert (image.epoch, image.epochs) == (told["checkpoint"], (told["checkpoint"],))
+    assert image.details["metadata_version"] == told["version"]
+    wanted = {
+        o["id"]: (o["name"] or None, o["uid"] or None, o["parallelism"], o["max_parallelism"])
+        for o in told["operators"]
+    }
+    found = {o.id: (o.name, o.uid, o.shards, o.details["max_parallelism"]) for o in image.operators}
+    assert found == wanted
+    assert list(everything(storage, image)) == []
+
+
+@pytest.mark.parametrize("name", [name for name in golden.NAMES if "held" in golden.told(name) and "count-" in name])
+def test_the_states_of_an_operator_are_named(name: str) -> None:
+    disk = MemoryDisk()
+    _, survey = golden.looked_at(disk, golden.write(disk, name))
+    (image,), told = survey.images, golden.told(name)
+    ids = {id_: uid for uid, id_ in golden.told(name).get("ids", {}).items()}
+    for operator in image.operators:
+        uid = operator.uid or ids.get(operator.id)
+        read = operator.details["finished"] is not True and operator.provider != "changelog"
+        if uid in told["held"] and read:
+            names = {state["name"] for state in operator.details["states"]}
+            assert set(told["held"][uid]) <= names
+
+
+@pytest.mark.row("IF-16")
+@pytest.mark.parametrize(("case", "backend"), [
+    ("count-canonical-hashmap", "canonical"), ("count-native-hashmap", "hashmap"),
+    ("count-native-rocksdb", "rocksdb"), ("count-checkpoint-incremental", "rocksdb"),
+    ("count-changelog-memory", "changelog"),
+])  # fmt: skip
+def test_the_backends_are_told_apart(case: str, backend: str) -> None:
+    disk = MemoryDisk()
+    _, survey = golden.looked_at(disk, golden.write(disk, f"flink-2.3.0/{case}"))
+    assert backend in {operator.provider for operator in survey.images[0].operators}
+
+
+@pytest.mark.parametrize(("case", "kind"), [
+    ("count-canonical-hashmap", "savepoint"), ("count-native-incremental", "savepoint"),
+    ("count-checkpoint-incremental", "checkpoint"), ("count-unaligned", "checkpoint"),
+])  # fmt: skip
+def test_savepoints_and_checkpoints_are_told_apart(case: str, kind: str) -> None:
+    disk = MemoryDisk()
+    _, survey = golden.looked_at(disk, golden.write(disk, f"flink-2.3.0/{case}"))
+    assert (survey.engine, survey.kind) == ("flink", kind)
+
+
+INCREMENTAL = "flink-2.3.0/count-checkpoint-incremental"
+
+
+def test_a_checkpoint_s_survey_reaches_as_far_as_its_files_lie() -> None:
+    disk = MemoryDisk()
+    location = golden.write(disk, INCREMENTAL)
+    _, survey = golden.looked_at(disk, location)
+    job, _, folder = location.rpartition("/")
+    assert (survey.location, survey.images[0].path) == (job, folder)
+    assert any(path.startswith("shared/") for path in survey.images[0].needed)
+    assert {place.path.rpartition("/")[2] for place in survey.images[0].embedded} == {"shared"}
+
+
+def test_a_job_s_folder_that_was_moved_as_a_whole_is_still_found_and_that_is_said() -> None:
+    disk = MemoryDisk()
+    location = golden.write(disk, INCREMENTAL, "file:///elsewhere")
+    storage, survey = golden.looked_at(disk, location)
+    assert refusals(survey) == []
+    assert [f.level for f in survey.images[0].findings] == ["warn"]
+    assert "gather" in (survey.images[0].findings[0].hint or "")
+    assert list(everything(storage, survey.images[0])) == []
+
+
+def test_the_newest_checkpoint_of_a_job_s_folder_is_looked_at() -> None:
+    disk = MemoryDisk()
+    location = golden.write(disk, INCREMENTAL)
+    above = location.rpartition("/")[0]
+    number = int(location.rpartition("-")[2])
+    storage = disk.open(above)
+    storage.write(f"chk-{number + 1}/half", lambda: iter((b"not finished",)))
+    assert golden.looked_at(disk, above)[1].epoch == number
+
+
+def test_of_several_savepoints_in_a_folder_none_is_chosen() -> None:
+    disk = MemoryDisk()
+    for case in ("count-canonical-hashmap", "count-native-hashmap"):
+        golden.write(disk, f"flink-2.3.0/{case}", "file:///all")
+    storage = disk.open("file:///all/image")
+    _, survey = golden.looked_at(disk, storage.location)
+    assert survey.images == ()
+    assert "holds 2 savepoints" in survey.findings[0].message
+
+
+@pytest.mark.parametrize("damage", ["missing", "longer", "shorter"])
+@pytest.mark.parametrize("case", ["count-canonical-hashmap", "count-native-rocksdb", "count-checkpoint-incremental"])
+def test_a_file_that_is_missing_or_of_another_size_is_told_with_its_operator(case: str, damage: str) -> None:
+    disk = MemoryDisk()
+    location = golden.write(disk, f"flink-2.3.0/{case}")
+    storage, survey = golden.looked_at(disk, location)
+    path = next(path for path in survey.images[0].needed if not path.endswith("_metadata"))
+    content = storage.read(path)
+    if damage == "missing":
+        storage.remove(path)
+    else:
+        changed = content + b"x" if damage == "longer" else content[:-1]
+        storage.write(path, lambda: iter((changed,)))
+    survey = golden.looked_at(disk, location)[1]
+    (found,) = refusals(survey)
+    assert (found.path, survey.images[0].epochs) == (path, ())
+    assert "operator " in found.message
+    assert ("missing" in found.message) == (damage == "missing")
+
+
+def test_a_key_that_says_it_belongs_to_another_group_is_found_by_reading_it() -> None:
+    disk = MemoryDisk()
+    storage, survey = golden.looked_at(disk, golden.write(disk, "flink-2.3.0/count-canonical-hashmap"))
+    (image,) = survey.images
+    handles = [s.managed_keyed for o in metadata_of(image).operators for s in o.subtasks or ()]
+    handle = next(handle for handle in handles if isinstance(handle, KeyGroups))
+    assert handle.stream is not None
+    path = places_of(image).path_of(handle.stream)
+    assert path is not None
+    content = bytearray(storage.read(path))
+    start = next(offset for offset in handle.offsets if offset)
+    content[start + 2 + 4] ^= 1  # behind the state's number and the key's length
+    storage.write(path, lambda: iter((bytes(content),)))
+    assert refusals(golden.looked_at(disk, storage.location)[1]) == []
+    (found,) = everything(storage, image)
+    assert "a key of another group" in found.message
+
+
+def test_metadata_that_is_cut_short_is_told_with_its_place() -> None:
+    disk = MemoryDisk()
+    location = golden.write(disk, "flink-2.3.0/count-canonical-hashmap")
+    storage = disk.open(location)
+    content = storage.read("_metadata")[:-1]
+    storage.write("_metadata", lambda: iter((content,)))
+    (found,) = refusals(golden.looked_at(disk, location)[1])
+    assert (found.path, found.offset) == ("_metadata", len(content))
+
+
+def test_an_operator_that_is_there_twice_is_refused() -> None:
+    disk = MemoryDisk()
+    storage = disk.open(golden.write(disk, "flink-2.3.0/count-two"))
+    image = decode_metadata(storage.read("_metadata"))
+    twice = encode_metadata(replace(image, operators=(*image.operators, image.operators[0])))
+    storage.write("_metadata", lambda: iter((twice,)))
+    (found,) = refusals(golden.looked_at(disk, storage.location)[1])
+    assert "is there 2 times" in found.message

@@ -1,0 +1,191 @@
+"""Jobs move while they run from one real Flink to another, by the real command line: as a whole, joined, divided, with
+another name. What comes out is what an unmoved job would have written, record for record: number n is its key's
+(n / keys + 1)th, and each number has one such line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.support import ROOT, stateshift
+from tests.support.flink import Cluster, cluster_of, faults, jar, lines, until
+from tests.support.moving import killed_at
+from tests.support.servers import Servers, group
+
+pytestmark = pytest.mark.servers
+KEYS = 7
+EXAMPLES = ROOT / "configs" / "examples"
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    with group(tmp_path_factory.mktemp("flinks"), "flink-a", "flink-b") as servers:
+        yield servers
+
+
+@dataclass(frozen=True)
+class Ground:
+    servers: Servers
+    folder: Path
+
+    @property
+    def here(self) -> Cluster:
+        return cluster_of(self.servers, "flink-a")
+
+    @property
+    def there(self) -> Cluster:
+        return cluster_of(self.servers, "flink-b")
+
+    def arguments(self, counters: str) -> list[str]:
+        return ["--counters", counters, "--keys", str(KEYS), "--output", str(self.folder / "out"),
+                "--checkpoint-ms", "300", "--name", counters]  # fmt: skip
+
+    def started(self, counters: str, **more: Any) -> str:
+        """A job that counts on the old cluster, and has written something; its id."""
+        job = self.here.run("jobs.Count", *self.arguments(counters), parallelism=2, **more)
+        until(lambda: all(len(self.written(counter)) > 100 for counter in counters.split(",")))
+        return job
+
+    def written(self, counter: str) -> list[Any]:
+        return lines(self.folder / "out" / counter)
+
+    def spec(self, *jobs: dict[str, Any], **beside: Any) -> Path:
+        clusters = {"old": {"kind": "flink_rest", "url": self.here.url},
+                    "new": {"kind": "flink_rest", "url": self.there.url, "settle_seconds": 5}}  # fmt: skip
+        plain = {"version": 1, "engine": "flink", "clusters": clusters, "jobs": list(jobs), **beside}
+        path = self.folder / "spec.json"
+        path.write_text(json.dumps(plain))
+        return path
+
+    def job(self, name: str, *ids: str, counters: str | None = None, **more: Any) -> dict[str, Any]:
+        """Of the spec: jobs with these ids end with savepoints, and one that counts `counters` starts over there."""
+        return {
+            "name": name, "job_ids": list(ids), "source_cluster": "old", "target_cluster": "new",
+            "target_directory": str(self.folder / "taken"), "new_savepoint_path": str(self.folder / f"new-{name}"),
+            "submit": self.submit(counters or name), "source_submit": self.submit(counters or name), **more,
+        }  # fmt: skip
+
+    def submit(self, counters: str) -> dict[str, Any]:
+        return {"jar": str(jar(self.here.lib)), "entry_class": "jobs.Count", "parallelism": 2,
+                "arguments": self.arguments(counters), "seconds_max": 90}  # fmt: skip
+
+    def said(self, *words: str | Path, code: int = 0) -> Any:
+        return stateshift(*words, "--json", cwd=ROOT, code=code).json
+
+    def applied(self, spec: Path, code: int = 0) -> Any:
+        return self.said("apply", spec, "--yes", "--workdir", self.workdir, code=code)
+
+    @property
+    def workdir(self) -> Path:
+        return self.folder / "runs" / "move"
+
+    def goes_on(self, *counters: str) -> None:
+        """A while after the move, nothing has been lost, counted wrongly or written twice."""
+        before = {counter: len(self.written(counter)) for counter in counters}
+        until(lambda: all(len(self.written(counter)) > before[counter] + 100 for counter in counters))
+        self.ended()
+        for counter in counters:
+            found = self.written(counter)
+            assert faults(found, KEYS, 0, len(found)) == []
+
+    def ended(self) -> None:
+        """Whatever still runs anywhere is stopped, with what it has written."""
+        for cluster in (self.here, self.there):
+            for job in cluster.ask("/jobs/overview")["jobs"]:
+                if job["state"] in ("RUNNING", "RESTARTING", "CREATED", "INITIALIZING"):
+                    cluster.stopped(job["jid"], self.folder / "last")
+
+
+@pytest.fixture
+def ground(servers: Servers, tmp_path: Path) -> Iterator[Ground]:
+    made = Ground(servers, tmp_path)
+    yield made
+    for cluster in (made.here, made.there):
+        for job in cluster.ask("/jobs/overview")["jobs"]:
+            if job["state"] in ("RUNNING", "RESTARTING", "CREATED", "INITIALIZING"):
+                cluster.cancelled(job["jid"])
+
+
+@pytest.mark.row("IF-2", "IF-6", "IF-8", "IF-9", "IF-10", "IF-12", "IF-14")
+def test_a_running_job_goes_to_another_cluster(ground: Ground) -> None:
+    spec = ground.spec(ground.job("orders", ground.started("orders")))
+    plan = ground.said("plan", spec)
+    assert plan["plans"][0]["phases"] == ["halt"]
+    report = ground.applied(spec)
+    assert report["state"] == "finished"
+    assert report["report"]["downtime_seconds"] > 0
+    ground.said("verify", ground.workdir)
+    ground.goes_on("orders")
+
+
+@pytest.mark.row("IF-7", "IF-12")
+def test_two_jobs_become_one(ground: Ground) -> None:
+    ids = [ground.started(counter) for counter in ("orders", "payments")]
+    job = ground.job("both", *ids, counters="orders,payments")
+    assert ground.applied(ground.spec(job))["state"] == "finished"
+    ground.goes_on("orders", "payments")
+
+
+@pytest.mark.row("IF-3", "IF-4", "IF-5", "IF-7", "IF-10", "IF-13")
+def test_one_job_becomes_two_out_of_one_savepoint(ground: Ground) -> None:
+    id = ground.started("orders,payments")
+    jobs = [
+        ground.job(counter, id, operators=[f"{counter}-{part}" for part in ("source", "count", "lines")])
+        for counter in ("orders", "payments")
+    ]
+    report = ground.applied(ground.spec(*jobs))
+    assert report["state"] == "finished"
+    assert len(list((ground.folder / "taken").glob("savepoint-*"))) == 1
+    ground.goes_on("orders", "payments")
+
+
+@pytest.mark.row("IF-1", "IF-2", "IF-14")
+@pytest.mark.slow
+def test_the_example_in_infore_s_dialect_makes_two_savepoints_of_two_jobs(ground: Ground) -> None:
+    """Cancelled after their savepoints, as it says; it starts nothing."""
+    ids = ground.started("north,south"), ground.started("east")
+    text = (EXAMPLES / "infore-flink.json").read_text("utf-8")
+    host, _, port = ground.here.url.removeprefix("http://").partition(":")
+    for known, own in (
+        ("a4a2b6a7b9d4a5e0c3f1d2e3b4c5d6e7", ids[0]), ("0f1e2d3c4b5a69788796a5b4c3d2e1f0", ids[1]),
+        ("hdfs://athens:8020", str(ground.folder / "athens")), ("hdfs://chania:8020", str(ground.folder / "chania")),
+        ("flink-athens", host), ('"8081"', port), ("8081", port), ("-counts", "-count"), ("-sink", "-lines"),
+    ):  # fmt: skip
+        text = text.replace(known, own)
+    spec = ground.folder / "spec.json"
+    spec.write_text(text, "utf-8")
+    plan = ground.said("plan", spec)
+    assert any("between its savepoint and its cancellation" in found["message"] for found in plan["findings"])
+    assert ground.applied(spec)["state"] == "finished"
+    uids = {
+        part: {operator["uid"].partition("-")[0] for operator in ground.said("inspect", place)["operators"]}
+        for part in ("north", "south")
+        for place in [ground.folder / "chania" / "flink" / "savepoints" / part]
+    }
+    assert uids == {"north": {"north"}, "south": {"south", "east"}}
+    assert [job["state"] for job in ground.here.ask("/jobs/overview")["jobs"] if job["jid"] in ids] == ["CANCELED"] * 2
+
+
+def test_killed_while_it_moves_and_resumed_one_job_goes_on(ground: Ground) -> None:
+    spec = ground.spec(ground.job("orders", ground.started("orders")))
+    killed_at("halt/", ("apply", str(spec), "--yes", "--workdir", str(ground.workdir)), ground.workdir, {})
+    for step in ("copy/", "publish/", "submit/", "confirm/"):
+        killed_at(step, ("resume", str(ground.workdir)), ground.workdir, {})
+    assert ground.said("resume", ground.workdir)["state"] == "finished"
+    assert len([job for job in ground.there.ask("/jobs/overview")["jobs"] if job["state"] == "RUNNING"]) == 1
+    ground.goes_on("orders")
+
+
+def test_taken_back_the_old_job_goes_on_from_its_savepoint(ground: Ground) -> None:
+    spec = ground.spec(ground.job("orders", ground.started("orders")))
+    killed_at("submit/", ("apply", str(spec), "--yes", "--workdir", str(ground.workdir)), ground.workdir, {})
+    assert ground.said("rollback", ground.workdir, "--yes")["state"] == "rolled-back"
+    assert not (ground.folder / "new-orders" / "_metadata").exists()
+    running = [job["name"] for job in ground.here.ask("/jobs/overview")["jobs"] if job["state"] == "RUNNING"]
+    assert running == ["orders"]
+    ground.goes_on("orders")
