@@ -25,7 +25,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -33,7 +32,7 @@ from typing import Any
 
 from flink_cases import CASES, CLUSTERS, KINDS, SQL, VERSIONS, WORK, Case, case_of, parts
 
-from tests.support.flink import Cluster, Refused, cluster_of, jar, lines, until
+from tests.support.flink import Cluster, Refused, changes, cluster_of, has_seen, jar, lines, until
 from tests.support.servers import downloads, group
 
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "golden"
@@ -118,15 +117,8 @@ def done(case: Case, cluster: Cluster, output: Path, job: str) -> bool:
             return False
         return all(len(lines(output / one)) >= case.numbers for one in counters)
     if case.job == SQL:
-        return len(told_lines(output)) >= 2 * KEYS[SQL] and passed(cluster, job) >= case.numbers
-    # Time is a millisecond behind the last number: that is when a timer ten seconds after number - 12 fires. It comes
-    # to all operators, but not to all at once.
-    last = ["timers", f"event {(case.numbers - 2) * 1000}"]
-    before = told_lines(output)
-    if not any(line[:2] == last and line[3] == "fired" for line in before):
-        return False
-    time.sleep(1)
-    return len(told_lines(output)) == len(before)
+        return len(changes(output)) >= 2 * KEYS[SQL] and passed(cluster, job) >= case.numbers
+    return has_seen(output, case.numbers)
 
 
 def counted(case: Case) -> list[str]:
@@ -182,18 +174,13 @@ def read(lib: Path, place: Path) -> Any:
     return json.loads(subprocess.run([downloads.java(), *java[1:]], check=True, capture_output=True, text=True).stdout)
 
 
-def told_lines(output: Path) -> list[list[str]]:
-    texts = [file.read_text() for file in sorted(output.glob("*.txt"))]
-    return [line.split("\t") for text in texts for line in text.split("\n")[:-1]]
-
-
 def held(case: Case, output: Path) -> dict[str, dict[str, dict[str, Any]]]:
     """What each state of each key holds: what was told of it last. See above."""
     if case.job == "jobs.Count":
         return {f"{name}-count": {"count": {line.key: line.count for line in sorted(lines(output / name))}}
                 for name in counted(case)}  # fmt: skip
     found: dict[str, dict[str, dict[str, Any]]] = {}
-    for operator, state, key, value in told_lines(output):
+    for operator, state, key, value in changes(output):
         if state.startswith("event") and value == "fired":
             found[operator][state].pop(key)
         elif not state.startswith("window"):
