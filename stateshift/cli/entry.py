@@ -22,6 +22,7 @@ from stateshift.cli import (
     evolve,
     export,
     fork,
+    gather,
     inspect,
     merge,
     plan,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     inspect, verify, export, diff, plan, apply, resume, rollback, status, runs,
-    compact, repartition, rewind, fork, convert, rename, split, merge, evolve, uid, schema,
+    compact, repartition, rewind, fork, convert, rename, split, merge, evolve, gather, uid, schema,
 )  # fmt: skip
 
 # The error of an argument that does not fit; which package it comes from depends on typer's version.

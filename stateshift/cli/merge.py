@@ -1,4 +1,4 @@
-"""`stateshift merge`: the states of several checkpoints of one query, as one."""
+"""`stateshift merge`: the states of several checkpoints of one query, or of several savepoints, as one."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ def command(
     json: Json = False,
     verbose: Verbose = False,
 ) -> int:
-    """Put the states of one query's checkpoints together.
+    """Put the states of several images together.
 
-    They have run over inputs of their own. The job that goes on reads all of these: the first one's sources, then the
-    others', in the order in which they are named."""
+    Savepoints of Flink become one with the operators of all. Checkpoints of Spark are those of one query: they have run
+    over inputs of their own. The job that goes on reads all of these: the first one's sources, then the others', in the
+    order in which they are named."""
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
     first, *others = sources
     if not others:

@@ -18,7 +18,7 @@ def command(
     source: Source,
     to: To,
     operator: Annotated[
-        list[str] | None, typer.Option("--operator", metavar="OLD=NEW", help="A stateful operator's id; several times.")
+        list[str] | None, typer.Option("--operator", metavar="OLD=NEW", help="An operator's id, or uid; several times.")
     ] = None,
     input: Annotated[
         list[str] | None, typer.Option("--source", metavar="OLD=NEW", help="A source's index or name; several times.")
@@ -42,7 +42,8 @@ def command(
 ) -> int:
     """Rename or drop operators and sources.
 
-    So that a changed job finds its state, where Spark numbers its operators and sources otherwise than before."""
+    So that a changed job finds its state, where Spark numbers its operators and sources otherwise than before, or where
+    an operator of a Flink job has another uid."""
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
     named = {"operators": pairs("--operator", "OLD=NEW", operator), "sources": pairs("--source", "OLD=NEW", input)}
     dropped = {"operators": drop_operator, "sources": drop_source}

@@ -2,6 +2,7 @@
 
     compact, repartition, convert, rename, rewind, merge,   one job, whose `transform` is what the command is called
     evolve
+    gather                                                  one job without any: a Flink image in one folder
     split                                                   one job a part
     fork                                                    one job, in mode fork
 
@@ -14,6 +15,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -98,8 +100,8 @@ def pairs(flag: str, form: str, given: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
-def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]]) -> int:
-    """Plan, show, ask, apply, report."""
+def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]], only: str | None = None) -> int:
+    """Plan, show, ask, apply, report. `only` is the engine whose images the shortcut is for, if not for all."""
     from stateshift import migration
     from stateshift.cli import render_plan, request
     from stateshift.cli.apply import refuse_another, refuse_no_master, refuse_refused, run_name
@@ -107,7 +109,8 @@ def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]]) -> int:
     from stateshift.workdir import Workdir
 
     terminal = asked.terminal
-    spec = request.overridden(_spec(jobs), asked.parallel, asked.throttle)
+    engine = _engine(jobs[0]["checkpoint_location"], terminal, only)
+    spec = request.overridden(_spec(jobs, engine), asked.parallel, asked.throttle)
     refuse_no_master(asked.fleet)
     if not asked.yes and not terminal.someone_there:
         confirm(terminal, "", False)
@@ -122,7 +125,20 @@ def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]]) -> int:
     return carry_out(terminal, place, lambda doors: migration.apply(proposed, run, place, doors), spec, asked.fleet)
 
 
-def _spec(jobs: Sequence[Mapping[str, Any]]) -> Spec:
+def _engine(location: str, terminal: Terminal, only: str | None) -> str:
+    """Whose image lies there. What is none is for the plan to say."""
+    from stateshift.engines.registry import recognised
+    from stateshift.errors import PlanError
+    from stateshift.storage import locations
+
+    found = recognised(terminal.opening()(locations.normal(location, os.getcwd())))
+    if only is not None and found is not None and found != only:
+        hint = f"stateshift inspect {quote(location)}"
+        raise PlanError(f"{location} holds no image of {only.capitalize()}", hint=hint)
+    return found or only or "spark"
+
+
+def _spec(jobs: Sequence[Mapping[str, Any]], engine: str) -> Spec:
     import json
 
     from stateshift.spec import parse_spec
@@ -135,5 +151,5 @@ def _spec(jobs: Sequence[Mapping[str, Any]]) -> Spec:
             return {key: literal(item) for key, item in value.items()}
         return [literal(item) for item in value] if isinstance(value, list | tuple) else value
 
-    plain = {"version": 1, "engine": "spark", "jobs": [literal(job) for job in jobs]}
+    plain = {"version": 1, "engine": engine, "jobs": [literal(job) for job in jobs]}
     return parse_spec(json.dumps(plain), base=os.getcwd())

@@ -1,4 +1,4 @@
-"""`stateshift split`: the state of one job as several parts."""
+"""`stateshift split`: the state of one job as several parts: keys of a checkpoint, operators of a savepoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from stateshift.cli.terminal import Terminal
 
 EPILOG = ending(
     "stateshift split /data/orders --to /data/orders-a --to /data/orders-b\n"
-    "stateshift split /data/orders --to /eu --to /us --column country --values de,fr --values us"
+    "stateshift split /data/orders --to /eu --to /us --column country --values de,fr --values us\n"
+    "stateshift split /data/savepoint-1 --to /a --to /b --operators source-a,sum-a --operators source-b,sum-b"
 )
 
 
@@ -27,6 +28,10 @@ def command(
         list[str] | None,
         typer.Option("--values", metavar="V,V…", help="The column's values in a part; once per part, in its order."),
     ] = None,
+    operators: Annotated[
+        list[str] | None,
+        typer.Option("--operators", metavar="UID,…", help="Of a savepoint: the operators of a part; once per part."),
+    ] = None,
     waive: Waive = None,
     yes: Yes = False,
     workdir: WorkdirHere = None,
@@ -37,14 +42,19 @@ def command(
     json: Json = False,
     verbose: Verbose = False,
 ) -> int:
-    """Divide a job's state into several checkpoints.
+    """Divide a job's state into several images.
 
-    By runs of shards, or by the values of a key column. Each part is a fork: a query of its own, whose job is given the
-    input of its own keys only."""
+    A checkpoint of Spark by runs of shards, or by the values of a key column: each part is a fork, a query of its own,
+    whose job is given the input of its own keys only. A savepoint of Flink by its operators."""
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
     if (column is None) != (not values) or (values and len(values) != len(to)):
         raise typer.BadParameter("--column and --values go together, with one --values for each --to")
-    _refuse_twice(values or [])
+    if operators and (column or len(operators) != len(to)):
+        raise typer.BadParameter("--operators is for savepoints, with one --operators for each --to")
+    _refuse_twice("--values", values or [])
+    _refuse_twice("--operators", operators or [])
+    if operators:
+        return carry(asked, _by_operators(source, to, operators, waive), "flink")
     jobs = []
     for number, target in enumerate(to):
         part: dict[str, Any] = {"by": len(to), "part": number}
@@ -55,9 +65,17 @@ def command(
     return carry(asked, jobs)
 
 
-def _refuse_twice(values: list[str]) -> None:
-    """A key that two parts take along would go on in two jobs."""
+def _by_operators(source: str, to: list[str], operators: list[str], waive: list[str] | None) -> list[dict[str, Any]]:
+    return [
+        {**one_job(source, target, [], waive, fork=True), "name": f"part-{number}",
+         "operators": [name.strip() for name in named.split(",") if name.strip()]}
+        for number, (target, named) in enumerate(zip(to, operators, strict=True))
+    ]  # fmt: skip
+
+
+def _refuse_twice(flag: str, values: list[str]) -> None:
+    """What two parts take along would go on in two jobs."""
     named = [value for part in values for value in sorted({value.strip() for value in part.split(",")})]
     twice = next((value for value in named if named.count(value) > 1), None)
     if twice is not None:
-        raise typer.BadParameter(f"--values names {twice!r} in two parts")
+        raise typer.BadParameter(f"{flag} names {twice!r} in two parts")

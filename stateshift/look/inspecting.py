@@ -68,9 +68,12 @@ def entries(location: str, opening: Callable[[str], Storage] = open_patiently, l
     """The first entries of every store, keys and values by the names of their columns as far as these are known."""
     from stateshift.engines.spark.entries.views import views_of
 
-    storage = opening(location)
     for engine in ENGINES.values():
-        for image in engine.survey(storage).images:
+        storage, survey = surveyed(engine, location, opening)
+        if engine.name == "flink":
+            yield from _flink_entries(storage, survey, limit)
+            continue
+        for image in survey.images:
             shown: Counter[tuple[str, str]] = Counter()
             views = views_of(storage, image)
             for shard in image.shards:
@@ -85,6 +88,22 @@ def entries(location: str, opening: Callable[[str], Storage] = open_patiently, l
                         assert value is not None, "what is folded has no deletes"
                         shown_key, shown_value = view.show_key(key), view.show_value(value)
                         yield ShownEntry(shard.operator, store, shard.shard, shown_key, shown_value)
+
+
+def _flink_entries(storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
+    from stateshift.engines.flink.choosing import metadata_of, places_of
+    from stateshift.engines.flink.reading import Streams
+    from stateshift.engines.flink.showing import shown
+
+    counts: Counter[tuple[str, str]] = Counter()
+    for image in survey.images:
+        if "metadata" not in image.details:
+            continue
+        names = {operator.id: operator.uid or operator.id for operator in image.operators}
+        for entry in shown(metadata_of(image), Streams(storage.chunks, places_of(image))):
+            counts[entry.operator, entry.state] += 1
+            if counts[entry.operator, entry.state] <= limit:
+                yield ShownEntry(names[entry.operator], entry.state, entry.subtask, entry.key, entry.value)
 
 
 def _above(location: str) -> str:

@@ -70,25 +70,27 @@ def of_operator(operator: OperatorState, streams: Streams) -> Iterator[Entry]:
         yield "finished", b"", b""
     prefix = prefix_bytes(operator.max_parallelism)
     for subtask in operator.subtasks or ():
-        yield from _of_subtask(subtask, prefix, streams)
+        yield from of_subtask(subtask, prefix, streams)
 
 
-def _of_subtask(subtask: SubtaskState, prefix: int, streams: Streams) -> Iterator[Entry]:
+def of_subtask(subtask: SubtaskState, prefix: int, streams: Streams, keyed: bool = True) -> Iterator[Entry]:
+    """`keyed`: its managed keyed state as well."""
     if subtask.finished:
         yield "finished", b"%d" % subtask.index, b""
-    for role, keyed in (("", subtask.managed_keyed), ("raw ", subtask.raw_keyed)):
-        yield from _keyed(keyed, prefix, streams, role)
-    for role, handle in (("", subtask.managed_operator), ("raw ", subtask.raw_operator)):
-        if handle is not None:
-            yield from _partitioned(handle, streams, role)
+    handles = ((("", subtask.managed_keyed),) if keyed else ()) + (("raw ", subtask.raw_keyed),)
+    for role, handle in handles:
+        yield from _keyed(handle, prefix, streams, role)
+    for role, part in (("", subtask.managed_operator), ("raw ", subtask.raw_operator)):
+        if part is not None:
+            yield from _partitioned(part, streams, role)
     for side, channels in (("input", subtask.inputs), ("output", subtask.outputs)):
         yield from _channels(side, channels, streams)
 
 
 def _keyed(handle: KeyedHandle | None, prefix: int, streams: Streams, role: str) -> Iterator[Entry]:
     match handle:
-        case KeyGroups(stream=stream) if stream is not None:
-            yield from _key_groups(handle, stream, prefix, streams, role)
+        case KeyGroups():
+            yield from _key_groups(handle, prefix, streams, role)
         case Incremental():
             files = (("shared", handle.shared), ("private", handle.private), ("meta", (("", handle.meta),)))
             for kind, named in files:
@@ -108,35 +110,48 @@ def _keyed(handle: KeyedHandle | None, prefix: int, streams: Streams, role: str)
                 yield f"{role}changelog", b"%d %d" % (handle.start, group), _short(content)
 
 
-def _key_groups(
-    handle: KeyGroups, stream: StreamHandle, prefix: int, streams: Streams, role: str
-) -> Iterator[Entry]:
+def _key_groups(handle: KeyGroups, prefix: int, streams: Streams, role: str) -> Iterator[Entry]:
+    if role or not is_canonical(handle, streams):
+        for group, content in _sections(handle, streams):
+            yield f"{role}key groups", b"%d" % group, _short(content)
+        return
+    for header, group, content in canonical_sections(handle, streams):
+        names = [state.name for state in header.states]
+        for state, key, value in entries(content, prefix, group):
+            yield names[state] if state < len(names) else f"state {state}", key[prefix:], value
+
+
+def is_canonical(handle: KeyedHandle | None, streams: Streams) -> bool:
+    """Whether a handle's entries can be told apart without their serializers."""
+    if not isinstance(handle, KeyGroups) or handle.stream is None:
+        return False
+    return handle.tag == CANONICAL or not is_hashmap(handle, streams)
+
+
+def canonical_sections(handle: KeyedHandle | None, streams: Streams) -> Iterator[tuple[Header, int, bytes]]:
+    """Each key group that is not empty, with the header of its file; nothing of what is not canonical."""
+    if not isinstance(handle, KeyGroups) or handle.stream is None or not is_canonical(handle, streams):
+        return
+    first = min((offset for offset in handle.offsets if offset), default=None)
+    if first is None:
+        return
+    header = decode_header(streams.head(handle.stream, first), first)
+    for group, content in _sections(handle, streams):
+        yield header, group, uncompressed(content) if header.compressed else content
+
+
+def _sections(handle: KeyGroups, streams: Streams) -> Iterator[tuple[int, bytes]]:
     """Group by group, in the order of the file: it is read once."""
-    offsets = tuple(handle.offsets)
-    parts = sections(offsets, stream.size)
+    if handle.stream is None:
+        return
+    parts = sections(tuple(handle.offsets), handle.stream.size)
     whole = sorted((part, number) for number, part in enumerate(parts) if part is not None)
     if not whole:
         return
-    readable = not role and (handle.tag == CANONICAL or not is_hashmap(handle, streams))
-    first = whole[0][0][0]
-    data = Stream(streams.chunks(stream), "keyed state")
-    head = data.take(first)
-    header = decode_header(head, first) if readable else None
+    data = Stream(streams.chunks(handle.stream), "keyed state")
+    data.take(whole[0][0][0])
     for (start, end), number in whole:
-        content = data.take(end - start)
-        group = handle.first + number
-        if header is None:
-            yield f"{role}key groups", b"%d" % group, _short(content)
-        else:
-            yield from canonical(content, header, prefix, group)
-
-
-def canonical(content: bytes, header: Header, prefix: int, group: int) -> Iterator[Entry]:
-    """The entries of one key group of a canonical savepoint."""
-    plain = uncompressed(content) if header.compressed else content
-    names = [state.name for state in header.states]
-    for state, key, value in entries(plain, prefix, group):
-        yield names[state] if state < len(names) else f"state {state}", key[prefix:], value
+        yield handle.first + number, data.take(end - start)
 
 
 def uncompressed(content: bytes) -> bytes:

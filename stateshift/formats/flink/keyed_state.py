@@ -19,12 +19,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.flink.java_data import Input, decode_modified
+from stateshift.formats.flink.serializers import Serializer, Unknown, read_snapshot
 
 VERSIONS: Final = range(1, 7)
 END_OF_GROUP: Final = 0xFFFF
@@ -41,20 +43,23 @@ _SNAPSHOT: Final = re.compile(rb"[\w.$]*?(\w+Snapshot)(?![\w$])", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class StateInfo:
-    """One state, by the header. `type` is VALUE, LIST, MAP, ... where it says so."""
+    """One state, by the header. `type` is VALUE, LIST, MAP, ... where it says so; serializers are None where they are
+    not known."""
 
     name: str
     kind: str
     type: str | None = None
+    namespace: Serializer | None = None
+    value: Serializer | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """`size` is where the first key group begins; `key` is the class of the key serializer's snapshot."""
+    """`size` is where the first key group begins; `key` is the serializer of keys, None where it is not known."""
 
     version: int
     compressed: bool
-    key: str
+    key: Serializer | None
     states: tuple[StateInfo, ...]
     size: int
 
@@ -66,17 +71,31 @@ def decode_header(content: bytes, size: int | None = None) -> Header:
     if version not in VERSIONS:
         raise UnknownVersion(f"keyed state has version {version}, which is not known", None, 0)
     compressed = data.boolean() if version >= 4 else False
-    data.i4()  # the version of the snapshot's own header
-    key = data.utf()
+    try:
+        key = read_snapshot(data)
+    except Unknown:
+        key = None
     return Header(version, compressed, key, find_states(content[: data.end]), data.end)
 
 
 def find_states(header: bytes) -> tuple[StateInfo, ...]:
     """The states in their order, which is the one in which the data numbers them."""
-    return tuple(
-        StateInfo(_name_before(header, found.start()), KINDS[found[1][0]], _type_after(header, found))
-        for found in _ANCHOR.finditer(header)
-    )
+    return tuple(_state(header, found) for found in _ANCHOR.finditer(header))
+
+
+def _state(header: bytes, found: re.Match[bytes]) -> StateInfo:
+    name, kind = _name_before(header, found.start()), KINDS[found[1][0]]
+    serializers: dict[str, Serializer] = {}
+    data = Input(header, "a state's header", found.start() + 4)
+    with suppress(Unknown):
+        for _ in range(data.count("options")):
+            data.utf()
+            data.utf()
+        for _ in range(data.count("serializers")):
+            role = data.utf()
+            serializers[role] = read_snapshot(data)
+    namespace, value = serializers.get("NAMESPACE_SERIALIZER"), serializers.get("VALUE_SERIALIZER")
+    return StateInfo(name, kind, _type_after(header, found), namespace, value)
 
 
 def find_serializers(header: bytes) -> tuple[str, ...]:

@@ -1,0 +1,145 @@
+"""Serializers, as far as they can be read without their classes: from the snapshot that stands in a header to values.
+
+    snapshot     utf class, i32 version, what the class adds; an i32 2 in front of one that stands by itself
+    simple       nothing: String, Long, Int, Short, Byte, Boolean, Double, Float, byte[], VoidNamespace, TimeWindow, ...
+    composite    i32 911108, i32 version, what the outer one adds (Tuple and GenericArray: utf class),
+                 i32 1333245, i32 1, i32 n, n snapshots: Tuple, List, Map, Timer, ...
+
+A serializer that is not known ends what can be read: snapshots have no length (`Unknown`).
+
+    read_snapshot(data) -> Serializer          value(serializer, data) -> what stands there
+
+Strings are written as their length + 1 and then their UTF-16 units, each a varint of seven bits a byte, lowest first.
+
+Flink: api/common/typeutils/{SimpleTypeSerializerSnapshot, CompositeTypeSerializerSnapshot, base/*}, types/StringValue.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from stateshift.formats.flink.java_data import Input
+
+_OUTER, _NESTED = 911108, 1333245
+DEPTH_MAX: Final = 32
+
+
+class Unknown(Exception):
+    """A serializer of which nothing more can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serializer:
+    """`name` is that of the snapshot's class, without its package and the word Snapshot; `type` what a tuple is of."""
+
+    name: str
+    version: int
+    inner: tuple[Serializer, ...] = ()
+    type: str | None = None
+
+
+def read_snapshot(data: Input, nested: bool = False, depth: int = 0) -> Serializer:
+    if depth > DEPTH_MAX:
+        raise data.wrong("serializers inside of serializers without an end")
+    if not nested and data.i4() != 2:
+        raise Unknown("a snapshot of another kind")
+    class_name = data.utf()
+    version = data.i4()
+    name = class_name.rpartition(".")[2].rpartition("$")[2].removesuffix("Snapshot")
+    if name in _SIMPLE:
+        return Serializer(name, version)
+    if name not in _COMPOSITE:
+        raise Unknown(class_name)
+    if data.i4() != _OUTER:
+        raise Unknown(class_name)
+    data.i4()
+    of = data.utf() if name in _WITH_CLASS else None
+    if data.i4() != _NESTED:
+        raise Unknown(class_name)
+    data.i4()
+    inner = tuple(read_snapshot(data, True, depth + 1) for _ in range(data.count("serializers")))
+    return Serializer(name, version, inner, of)
+
+
+def value(serializer: Serializer, data: Input) -> Any:
+    """What stands there, as something that JSON can tell; Unknown where that takes the job's own classes."""
+    read = _SIMPLE.get(serializer.name)
+    if read is not None:
+        return read(data)
+    match serializer.name:
+        case "TupleSerializer":
+            return [value(inner, data) for inner in serializer.inner]
+        case "ListSerializer":
+            return [value(serializer.inner[0], data) for _ in range(data.count("items"))]
+        case "MapSerializer":
+            return [[value(serializer.inner[0], data), _or_null(serializer.inner[1], data)]
+                    for _ in range(data.count("items"))]  # fmt: skip
+    raise Unknown(serializer.name)
+
+
+def _or_null(serializer: Serializer, data: Input) -> Any:
+    return None if data.boolean() else value(serializer, data)
+
+
+def read_string(data: Input) -> str | None:
+    length = _varint(data)
+    if length == 0:
+        return None
+    units = b"".join(struct.pack(">H", _unit(data)) for _ in range(length - 1))
+    return units.decode("utf-16-be", "surrogatepass")
+
+
+def _unit(data: Input) -> int:
+    at, unit = data.at, _varint(data)
+    if unit > 0xFFFF:
+        raise data.wrong("a character that is none", at)
+    return unit
+
+
+def _varint(data: Input) -> int:
+    found = shift = 0
+    while True:
+        at, byte = data.at, data.u1()
+        found |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return found
+        shift += 7
+        if shift > 28:
+            raise data.wrong("a number that does not end", at)
+
+
+def _of(form: str) -> Callable[[Input], Any]:
+    size = struct.calcsize(form)
+    return lambda data: struct.unpack(form, data.take(size))[0]
+
+
+def _bytes(data: Input) -> str:
+    return data.take(data.count("bytes")).hex()
+
+
+def _nothing(data: Input) -> None:
+    data.take(1)
+
+
+def _window(data: Input) -> list[int]:
+    return [data.i8(), data.i8()]
+
+
+_SIMPLE: Final[Mapping[str, Callable[[Input], Any]]] = {
+    "StringSerializer": read_string,
+    "LongSerializer": Input.i8,
+    "IntSerializer": Input.i4,
+    "ShortSerializer": Input.i2,
+    "ByteSerializer": _of(">b"),
+    "BooleanSerializer": Input.boolean,
+    "DoubleSerializer": _of(">d"),
+    "FloatSerializer": _of(">f"),
+    "BytePrimitiveArraySerializer": _bytes,
+    "VoidNamespaceSerializer": _nothing,
+    "TimeWindowSerializer": _window,
+}
+_COMPOSITE: Final = ("TupleSerializer", "ListSerializer", "MapSerializer", "TimerSerializer")
+_WITH_CLASS: Final = ("TupleSerializer",)
