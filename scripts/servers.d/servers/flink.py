@@ -148,8 +148,9 @@ def _properties(place: Place, version: str) -> dict[str, str]:
         "cluster.registration.error-delay": "500",
         # What is told of a job is as old as this; three seconds by default, which tests would wait for at each step.
         "web.refresh-interval": "500",
-        # A TaskManager finds the JobManager that was started again when two of these have failed.
-        "heartbeat.interval": "2000",
+        # A TaskManager looks for a JobManager that was started again when it has heard nothing for so long.
+        "heartbeat.interval": "3000",
+        "heartbeat.timeout": "15000",
         "classloader.check-leaked-classloader": "false",
     }
 
