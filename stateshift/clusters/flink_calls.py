@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from stateshift.clusters.credentials import authentication, secret_headers
 from stateshift.clusters.flink_causes import Cause, cause_of
@@ -75,18 +76,20 @@ class FlinkCalls:
 
     def checkpoints(self, id: str) -> Checkpoints:
         """Nothing, of a job that Flink does not know or that has none."""
-        told = self._call_or_none(f"/jobs/{id}/checkpoints")
+        told = self._known_of(id, "checkpoints")
         with self._read(f"/jobs/{id}/checkpoints"):
             return Checkpoints(None, None, ()) if told is None else checkpoints_of(told)
 
     def settings(self, id: str) -> dict[str, Any]:
-        return self._call_or_none(f"/jobs/{id}/checkpoints/config") or {}
+        return self._known_of(id, "checkpoints/config") or {}
 
     def exceptions(self, id: str) -> list[dict[str, Any]]:
         """What made it fail, newest first: stacktrace, timestamp, taskName."""
-        told = self._call_or_none(f"/jobs/{id}/exceptions") or {}
+        told = self._known_of(id, "exceptions") or {}
         entries = (told.get("exceptionHistory") or {}).get("entries")
-        return [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+        found = [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+        first = told.get("root-exception")  # before 2.0, also of one that is not in the history
+        return found or ([{"stacktrace": first, "timestamp": told.get("timestamp")}] if first else [])
 
     def trigger(self, id: str, stop: bool, body: Mapping[str, Any]) -> None:
         self._call("POST", f"/jobs/{id}/{'stop' if stop else 'savepoints'}", json=body)
@@ -109,8 +112,9 @@ class FlinkCalls:
             return str(told["filename"]).rpartition("/")[2]
 
     def run(self, jar: str, body: Mapping[str, Any]) -> str:
-        with self._read(f"/jars/{jar}/run"):
-            return str(self._call("POST", f"/jars/{jar}/run", json=body)["jobid"])
+        path = f"/jars/{quote(jar, safe='')}/run"
+        with self._read(path):
+            return str(self._call("POST", path, json=body)["jobid"])
 
     def parallelism(self, id: str) -> dict[str, Any]:
         """How many of each vertex there are to be: {"<vertex>": {"parallelism": {"lowerBound", "upperBound"}}}."""
@@ -118,6 +122,16 @@ class FlinkCalls:
 
     def set_parallelism(self, id: str, wanted: Mapping[str, Any]) -> None:
         self._call("PUT", f"/jobs/{id}/resource-requirements", json=wanted)
+
+    def _known_of(self, id: str, what: str) -> dict[str, Any] | None:
+        """None as long as there is nothing to be told: while a job is INITIALIZING, Flink answers 500 to all but the
+        job itself."""
+        try:
+            return self._call_or_none(f"/jobs/{id}/{what}")
+        except Refused as refused:
+            if "while the JobManager is initializing" in refused.fact:
+                return None
+            raise
 
     def _call_or_none(self, path: str) -> dict[str, Any] | None:
         try:

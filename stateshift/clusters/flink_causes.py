@@ -28,7 +28,7 @@ _EMPTY = re.compile(r": (?:[\w$]+\.)+\w*(?:Exception|Error)$|: Caught unexpected
 _FACT_MAX: Final = 500
 
 _DAMAGED = "see what it is: stateshift verify LOCATION"
-# What failed on the way is told by the last cause, what to do by this one.
+# Which operator's, is told by this one; why, by the last.
 _RESTORING: Final = r"Could not restore (?:keyed|operator) state"
 _WAYS_OUT: Final = tuple(
     (re.compile(pattern), hint)
@@ -57,8 +57,8 @@ _WAYS_OUT: Final = tuple(
         ),
         r"Unexpected magic number|^EOFException": _DAMAGED,
         r"does not support enforcing a full snapshot": (
-            'a job with a changelog is restored without it: "flink_configuration": '
-            '{"execution.checkpointing.state-changelog.enabled": false}'
+            'a job with a changelog is restored without it: "flink_configuration": {"state.changelog.enabled": false} '
+            '(before 2.0, {"state.backend.changelog.enabled": false})'
         ),
         r"NoResourceAvailable|Could not acquire the minimum required resources|Slot request bulk is not fulfillable": (
             "the cluster needs more free slots (TaskManagers), or the job a lower parallelism"
@@ -120,7 +120,10 @@ def cause_of(told: Any) -> Cause | None:
         return Cause(_shown(lines[-1]), _known(lines[-1:])[1], certain=False) if lines else None
     certain = not any(_UNCERTAIN.search(one.partition(":")[0]) for one in chain)
     known, hint = _known(chain)
-    return Cause(_shown(known) if known is not None and ": " in known else _last(chain), hint, certain)
+    if known is None or ": " not in known:
+        return Cause(_last(chain), hint, certain)
+    where = re.search(_RESTORING, known) is not None and known != chain[-1]
+    return Cause(f"{_shown(known).rstrip('.')}: {_shown(chain[-1])}" if where else _shown(known), hint, certain)
 
 
 def without_frames(stack: str) -> list[str]:
@@ -159,7 +162,7 @@ def _known(chain: list[str]) -> tuple[str | None, str | None]:
     for pattern, hint in _WAYS_OUT:
         found = next((cause for cause in chain[::-1] if pattern.search(cause)), None)
         if found is not None:
-            return (found if pattern.pattern != _RESTORING else None), hint
+            return found, hint
     return None, None
 
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from stateshift.clusters.flink_calls import FlinkCalls
-from stateshift.clusters.flink_causes import cause_of, without_frames
+from stateshift.clusters.flink_causes import Cause, cause_of, without_frames
 from stateshift.clusters.flink_values import Job
 from stateshift.clusters.protocol import JobState, JobStatus, RunningJob
 from stateshift.clusters.redaction import redact
+from stateshift.errors import ClusterError
 
 
 def job_id(tag: str, attempt: int = 0) -> str:
@@ -51,12 +52,32 @@ def status_of(calls: FlinkCalls, job: Job, stopped: bool) -> JobStatus:
     if job.told in ("RUNNING", "FINISHED", "CREATED", "INITIALIZING"):
         waits = job.told == "RUNNING" and job.state is JobState.QUEUED
         return JobStatus(job.state, job.id, "waits for slots" if waits else None)
-    failed = calls.exceptions(job.id)
-    cause = cause_of(failed[0].get("stacktrace")) if failed else None
+    cause = _cause(calls.exceptions(job.id))
     return JobStatus(job.state, job.id, job.told.lower() + (f": {cause.fact}" if cause else ""))
 
 
-def told_of(exception: Mapping[str, Any]) -> list[str]:
+def stillborn_of(calls: FlinkCalls, id: str) -> ClusterError | None:
+    """Why a job never was anything, where its answer was lost; None of one that is not there."""
+    cause = _cause(calls.exceptions(id))
+    if cause is None:
+        return None
+    fact = f"{redact(calls.url)}: the job was not started: {cause.fact}"
+    return ClusterError(fact, cluster=calls.cluster, hint=cause.hint or "the JobManager's log has all of it")
+
+
+def log_of(calls: FlinkCalls, id: str) -> str:
+    exceptions = calls.exceptions(id)
+    cause = _cause(exceptions)
+    lines = [line for one in exceptions[::-1] for line in _told(one)]
+    return "\n".join([*lines, f"way out: {cause.hint}"] if cause is not None and cause.hint else lines)
+
+
+def _cause(exceptions: Sequence[Mapping[str, Any]]) -> Cause | None:
+    """Of the newest."""
+    return cause_of(exceptions[0].get("stacktrace")) if exceptions else None
+
+
+def _told(exception: Mapping[str, Any]) -> list[str]:
     """When and where, and the stack without its frames."""
     at = datetime.fromtimestamp(float(exception.get("timestamp") or 0) / 1000, UTC).isoformat(" ", "seconds")
     return [f"{at} {redact(str(exception.get('taskName') or 'the job'), os.environ)}",

@@ -5,7 +5,8 @@ id, and whoever knows the tag finds it.
                  request_seconds, settle_seconds, outage_seconds, flink_configuration, application, state_dir
     submission   jar (a file here, uploaded once) or jar_id (one that is there), entry_class, arguments, parallelism,
                  allow_non_restored_state, claim_mode (no_claim or legacy), flink_configuration
-    stopping     job_id or job_ids, of jobs that we did not submit, or job_name; else it has the job's name
+    stopping     job_id or job_ids, of jobs that we did not submit, or job_name; else it has the job's name;
+                 drain and format (canonical or native) of the savepoint it is stopped with, which a request tells
 
 The submission's location is the savepoint that the job is restored from; empty, it starts with nothing. It also stands
 wherever `{checkpoint}` does in an argument, as the job and the tag do (IS-6). Its claim is always Flink's to leave the
@@ -29,14 +30,14 @@ from typing import Any
 
 from stateshift.clusters.credentials import AUTHENTICATION
 from stateshift.clusters.flink_calls import FlinkCalls
-from stateshift.clusters.flink_jobs import attempts, job_id, named, running_of, status_of, told_of
+from stateshift.clusters.flink_jobs import attempts, job_id, log_of, named, running_of, status_of, stillborn_of
 from stateshift.clusters.flink_rescale import rescale
 from stateshift.clusters.flink_savepoints import take_savepoint
 from stateshift.clusters.flink_submit import SUBMIT_OPTIONS, jar_there, read_submit, run_body
 from stateshift.clusters.flink_values import Job, is_job_id
 from stateshift.clusters.hosts import host_of
 from stateshift.clusters.noted import Notes, reached_at, refuse_unknown
-from stateshift.clusters.options import FLAG, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS
+from stateshift.clusters.options import FLAG, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS, Expected
 from stateshift.clusters.protocol import (
     JobProgress,
     JobState,
@@ -69,7 +70,8 @@ CLUSTER_OPTIONS = {
     "application": FLAG,
     "state_dir": TEXT,
 }
-STOP_OPTIONS = {"job_id": TEXT, "job_ids": TEXTS, "job_name": TEXT}
+FORMAT = Expected("canonical or native", lambda v: v in ("canonical", "native"))
+STOP_OPTIONS = {"job_id": TEXT, "job_ids": TEXTS, "job_name": TEXT, "drain": FLAG, "format": FORMAT}
 
 _SETTLE_SECONDS = 60.0
 _FORGOTTEN = "Flink does not know it any more: it ended a while ago, or its JobManager was started anew"
@@ -110,8 +112,8 @@ class FlinkRest:
                 return kept if stopped else JobStatus(JobState.UNKNOWN, id, _FORGOTTEN)
             return status_of(calls, job, stopped)
         # What was begun and is not there may be on its way.
-        settle = float(self.options.get("settle_seconds", _SETTLE_SECONDS))
-        settled = 0.0 if record.get("refused", not record) else float(record["begun"]) + settle
+        waits = bool(record) and not record.get("refused")
+        settled = float(record["begun"]) + self._settle_seconds if waits else 0.0
 
         def look() -> JobStatus | None:
             over = time.time() >= settled
@@ -159,14 +161,14 @@ class FlinkRest:
                 raise
         except Unanswered as unanswered:
             if self.find(submission.tag).id != id:  # waits until it is settled
-                raise unanswered
+                raise stillborn_of(calls, id) or unanswered from unanswered
         self._notes.add(submission.tag, id=id)
         return id
 
     def stop(self, request: StopRequest) -> JobStatus:
         """Cancel: what a job has done since its last checkpoint is done again by who goes on from there. A job whose
         state is wanted is stopped with a savepoint."""
-        status = self.find_source(request)
+        status = self._to_stop(request)
         refuse_unknown(status, request, self.name)
         if request.tag is not None and self._notes.read(request.tag) is not None:
             self._notes.add(request.tag, stopped=True)
@@ -174,15 +176,13 @@ class FlinkRest:
         while status.state.alive and status.id is not None:
             calls.cancel(status.id)
             self._await_end(calls, status.id, request)
-            status = self.find_source(request)  # of several, another one
+            status = self._to_stop(request)  # of several, another one
         return status
 
     def log(self, tag: str, lines_max: int = 50) -> str:
-        """What made it fail, the last time behind the others."""
+        """What made it fail, the last time behind the others; and the way out, where there is one."""
         calls, id = self._calls(self._notes.read(tag)), self.find(tag).id
-        if id is None or lines_max <= 0:
-            return ""
-        return last_lines("\n".join(line for one in calls.exceptions(id)[::-1] for line in told_of(one)), lines_max)
+        return last_lines(log_of(calls, id), lines_max) if id is not None else ""
 
     def running(self, job: str) -> tuple[RunningJob, ...]:
         calls = self._calls(None)
@@ -218,6 +218,11 @@ class FlinkRest:
             return told
         first = record.get("restored")
         return (first[0], first[1]) if first else (None, record.get("location"))
+
+    def _to_stop(self, request: StopRequest) -> JobStatus:
+        """A job under a tag that is not there is not looked for by its name: the source may run beside it."""
+        named = {"job_id", "job_ids", "job_name"} & set(request.options)
+        return self.find(request.tag) if request.tag is not None and not named else self.find_source(request)
 
     def _sources(self, request: StopRequest) -> list[Job]:
         asked, calls = stop_options(request, self.options, STOP_OPTIONS, SUBMIT_OPTIONS), self._calls(None)
@@ -259,6 +264,10 @@ class FlinkRest:
             fact = f"{self.name} is a cluster of one application, which is started together with it"
             hint = "submit to a session cluster, or start the application by a cluster of kind command"
             raise ClusterError(fact, cluster=self.name, job=submission.job, hint=hint)
+
+    @property
+    def _settle_seconds(self) -> float:
+        return float(self.options.get("settle_seconds", _SETTLE_SECONDS))
 
     @property
     def _notes(self) -> Notes:

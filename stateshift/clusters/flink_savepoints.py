@@ -26,7 +26,7 @@ from stateshift.clusters.rest import Unanswered, through_outages
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
 
-_ENDS = {"FINISHED", "CANCELED", "FAILED"}
+_BEGINS, _ENDS = {"INITIALIZING", "CREATED"}, {"FINISHED", "CANCELED", "FAILED"}
 
 
 def take_savepoint(
@@ -113,13 +113,15 @@ class _Taking:
                 return told.location
             found = self._found(since)
             if found is None:
-                asked[0] = True
+                asked[0] = True  # also where the answer is lost
                 self._ask(trigger_id(self.request.tag, attempt[0]))
             return found
 
         return look
 
     def _ask(self, trigger: str) -> None:
+        if self._job().told in _BEGINS:
+            return  # it cannot be asked yet
         self._refuse_what_would_fail()
         request = self.request
         words = ("targetDirectory", "drain") if request.stop else ("target-directory", "cancel-job")

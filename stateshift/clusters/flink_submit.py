@@ -6,6 +6,7 @@ A jar goes there under its own name with a digest of its content behind it, so t
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,7 @@ def jar_there(calls: FlinkCalls, given: Mapping[str, Any], submission: Submissio
         return str(given["jar_id"])
     jar = Path(str(given["jar"]))
     try:
-        name = f"{jar.stem}-{_digest(jar)}.jar"
+        name = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', jar.stem)}-{_digest(jar)}.jar"
         return calls.jar_of(name) or calls.upload(jar, name)
     except OSError as error:
         fact = f"the jar {jar} cannot be read: {error.strerror or error}"

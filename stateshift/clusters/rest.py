@@ -110,11 +110,7 @@ class Service:
             )
         except requests.exceptions.RequestException as error:
             if isinstance(error, requests.exceptions.SSLError):
-                raise Unanswered(
-                    f"{redact(_host(url))} shows a certificate that is not trusted: {_reason(error)}",
-                    cluster=self.cluster,
-                    hint='"ca_file" of the cluster names the file of the authority that signed it',
-                ) from error
+                raise self._not_secured(url, _reason(error)) from error
             raise Unanswered(
                 f"{redact(_host(url))} does not answer: {type(error).__name__}: {_reason(error)}",
                 cluster=self.cluster,
@@ -122,6 +118,15 @@ class Service:
             ) from error
         except OSError as error:  # requests looks for the file before it opens a connection
             raise self._unreadable(error) from error
+
+    def _not_secured(self, url: str, why: str) -> Unanswered:
+        if "verif" in why.lower():
+            fact = f"{redact(_host(url))} shows a certificate that is not trusted: {why}"
+            hint = '"ca_file" of the cluster names the file of the authority that signed it'
+            return Unanswered(fact, cluster=self.cluster, hint=hint)
+        fact = f"{redact(_host(url))} breaks off the secured connection: {why}"
+        hint = 'is it https there? and does it ask for our certificate ("cert_file" and "key_file" of the cluster)?'
+        return Unanswered(fact, cluster=self.cluster, hint=hint)
 
     def _unreadable(self, error: OSError) -> Unanswered:
         """A file of certificates that is not there: which of them, only the words tell."""

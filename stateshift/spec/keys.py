@@ -259,7 +259,7 @@ def _kind(name: str, about: str, *keys: Key) -> tuple[str, Keys]:
     return name, Keys(Key("kind", "choice", about, choices=_KINDS), *keys)
 
 
-_KINDS = ("rewind", "compact", "repartition", "convert", "rename", "drop", "split", "merge", "evolve")
+_KINDS = ("rewind", "compact", "repartition", "convert", "rename", "drop", "split", "merge", "evolve", "rescale")
 
 # The kinds of `transform`, each with its own keys; the first of them is always `kind`.
 TRANSFORMS: Mapping[str, Keys] = dict((
@@ -288,6 +288,9 @@ TRANSFORMS: Mapping[str, Keys] = dict((
     _kind("merge", "The state of other checkpoints of the same query, over input of their own, is added.",
           Key("locations", "locations", "Where these are."),
           Key("sum", "texts", "Columns whose values are added where a key is in several; without, that is refused.")),
+    _kind("rescale", "Another parallelism, or max parallelism, of a Flink job's keyed state.",
+          Key("parallelism", "count", "Of the operators with keyed state and no other: Flink deals out the rest."),
+          Key("max_parallelism", "count", "Into how many key groups keys are dealt: of all operators.")),
     _kind("evolve", "Other columns in the rows of a store, for a job whose query has changed.",
           Key("operator", "text", "The stateful operator's id."),
           Key("store", "text", "Its store, as `inspect --entries` calls it; left out, default."),

@@ -75,6 +75,7 @@ class FakeFlink(StandIn):
     lingers: int = 2
     takes_jars: bool = True
     slots: int = 8
+    initializes: int = 0  # how many questions about a job that is INITIALIZING that takes
     faulty: str = "/run"
     now: Iterator[int] = field(default_factory=lambda: count(1_000))
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -143,10 +144,16 @@ class FakeFlink(StandIn):
 
     def _job(self, method: str, id: str, rest: list[str], body: Any) -> tuple[int, Any]:
         job = self.jobs.get(id)
+        if job is not None and self.initializes and job.state == "INITIALIZING":
+            self.initializes -= 1
+            job.state = job.state if self.initializes else "RUNNING"
         if rest[:1] in (["savepoints"], ["stop"]):
             return self._savepoints(method, id, rest, body)
         if job is None:
             return 404, errors(f"org.apache.flink.runtime.rest.NotFoundException: Job {id} not found")
+        if job.state == "INITIALIZING" and rest:
+            name = "org.apache.flink.runtime.dispatcher.UnavailableDispatcherOperationException"
+            return 500, server_error(f"{name}: It is not available while the JobManager is initializing.")
         match (method, rest):
             case ("PATCH", []):
                 if job.state not in ENDED:

@@ -49,11 +49,12 @@ RESTORING = "org.apache.flink.util.FlinkException: Could not restore keyed state
             stack("java.lang.Exception: Exception while creating StreamOperatorStateContext.", RESTORING,
                   "org.apache.flink.runtime.state.BackendBuildingException: Caught unexpected exception.",
                   "java.io.EOFException"),
-            "Could not restore keyed state backend for Count_b71_(1/2) from any (EOFException)", "a native savepoint",
+            "Could not restore keyed state backend for Count_b71_(1/2) from any: EOFException", "a native savepoint",
         ),
         (
             stack(RESTORING, "org.apache.flink.util.StateMigrationException: The new key serializer is incompatible."),
-            "StateMigrationException: The new key serializer is incompatible.", "a native savepoint",
+            "Could not restore keyed state backend for Count_b71_(1/2) from any: StateMigrationException: The new key "
+            "serializer is incompatible.", "a native savepoint",
         ),
         (
             {"errors": ["org.apache.flink.runtime.rest.handler.RestHandlerException: The newly requested parallelism 9 "

@@ -167,6 +167,15 @@ def test_a_savepoint_that_does_not_fit_is_told_in_one_line_with_a_way_out_and_su
     assert server.started == {ORDERS.tag: 1}
 
 
+def test_a_savepoint_that_does_not_fit_is_told_though_the_answer_was_lost(server: FakeFlink, tmp_path: Path) -> None:
+    server.refuses.append(MISFIT)
+    server.faults.append("cut off after all")
+    with pytest.raises(ClusterError, match=f"the job was not started: .* Cannot map .* operator {COUNT}") as raised:
+        cluster(server, tmp_path).submit(ORDERS)
+    assert "allow_non_restored_state" in str(raised.value.hint)
+    assert cluster(server, tmp_path).submit(ORDERS) == job_id(ORDERS.tag, 1)
+
+
 def test_an_answer_of_500_that_says_what_is_wrong_is_not_waited_for(server: FakeFlink, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"Jar file /tmp/2_x.jar does not exist") as raised:
         cluster(server, tmp_path, settle_seconds=60).submit(replace(ORDERS, options={"jar_id": "2_x.jar"}))
@@ -233,9 +242,13 @@ def test_why_a_job_restarts_over_and_over_is_told_without_secrets_and_frames(ser
         stack("java.lang.IllegalStateException: the first time"),
     ]  # fmt: skip
     status = flink.find(ORDERS.tag)
-    assert status.detail == "restarting: StateMigrationException: The new serializer is not compatible, token=***"
+    assert status.detail == (
+        "restarting: Could not restore keyed state backend: StateMigrationException: The new serializer is not "
+        "compatible, token=***"
+    )
     log = flink.log(ORDERS.tag)
-    assert log.splitlines()[-1].endswith("StateMigrationException: The new serializer is not compatible, token=***")
+    assert log.splitlines()[-1].startswith("way out: the state does not fit the job")
+    assert log.splitlines()[-2].endswith("StateMigrationException: The new serializer is not compatible, token=***")
     assert "the first time" in log.splitlines()[1]
     assert "\tat " not in log and "hunter22" not in log
 
@@ -251,6 +264,16 @@ def test_a_job_of_somebody_else_is_found_by_its_id_or_its_name_and_cancelled(ser
     assert flink.find_source(request(job_id="d" * 32)).state is JobState.ABSENT
     assert flink.stop(request()).state is JobState.FAILED
     assert (running.state, other.state) == ("CANCELED", "RUNNING")
+
+
+def test_how_its_savepoint_is_to_be_taken_is_none_of_a_stops_business_but_known(
+    server: FakeFlink, tmp_path: Path
+) -> None:
+    flink = cluster(server, tmp_path)
+    assert flink.find_source(request(drain=True, format="native", tag="x", seconds_max=3)).state is JobState.ABSENT
+    with pytest.raises(SpecError) as raised:
+        flink.find_source(request(format="canonic", dran=True))
+    assert sorted(complaint.pointer for complaint in raised.value.complaints) == ["/stop/dran", "/stop/format"]
 
 
 def test_two_jobs_of_one_name_are_told_apart_only_by_their_ids(server: FakeFlink, tmp_path: Path) -> None:
@@ -274,6 +297,15 @@ def test_the_job_that_we_moved_to_another_image_is_not_the_source(server: FakeFl
     source.state = "FINISHED"
     assert flink.find_source(request()).state is JobState.FINISHED
     assert flink.find_source(replace(request(), location=SAVEPOINT)).state is JobState.RUNNING
+
+
+def test_taking_back_what_was_never_started_leaves_the_job_of_that_name_alone(
+    server: FakeFlink, tmp_path: Path
+) -> None:
+    source = server.begin("a" * 32)
+    flink = cluster(server, tmp_path)
+    assert flink.stop(replace(request(), tag=ORDERS.tag)).state is JobState.ABSENT
+    assert source.state == "RUNNING" and not source.ends_as
 
 
 def test_another_connection_overrides_the_clusters_and_is_remembered(server: FakeFlink, tmp_path: Path) -> None:
@@ -305,6 +337,17 @@ def test_progress_is_this_jobs_own_from_the_image_it_was_restored_from(server: F
     job.checkpointed(8, f"file:/ck/{job.id}/chk-8")
     job.task_state = "INITIALIZING"
     assert flink.progress(ORDERS.tag) == JobProgress(SAVEPOINT, 7, 8, False)
+
+
+def test_of_a_job_that_is_being_initialized_there_is_no_progress_and_no_error(
+    server: FakeFlink, tmp_path: Path
+) -> None:
+    flink = cluster(server, tmp_path)
+    job = server.jobs[flink.submit(ORDERS)]
+    job.state, job.born = "INITIALIZING", False
+    assert flink.progress(ORDERS.tag) == JobProgress(None, None, None, False)
+    assert (flink.find(ORDERS.tag).state, flink.log(ORDERS.tag)) == (JobState.QUEUED, "")
+    assert flink.running(job.id)[0].settings == {"scheduler": "Adaptive"}
 
 
 @pytest.mark.parametrize("looked_before", [True, False])

@@ -161,6 +161,14 @@ def test_only_a_job_that_is_stopped_is_drained(server: FakeFlink, job: FakeJob, 
     assert server.asked == []
 
 
+def test_a_job_that_is_being_initialized_is_asked_once_it_runs(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
+    job.state, server.initializes = "INITIALIZING", 9
+    assert cluster(server, tmp_path).savepoint(STOP) == "file:/savepoints/savepoint-1"
+    assert len(server.asked) == 1
+
+
 def test_a_job_that_flink_does_not_know_is_told(server: FakeFlink, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=f"knows no job {ID}") as raised:
         cluster(server, tmp_path).savepoint(STOP)
@@ -234,7 +242,7 @@ def test_killed_at_any_moment_one_savepoint_is_taken_all_the_same(
         time.sleep(chance.uniform(0.0, 0.2))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        if attempt % 2:
+        if attempt % 2 and not job.ends_as:  # it does not forget while the job is on its way out
             server.triggers.clear()
         assert cluster(server, tmp_path).savepoint(request) == job.made[-1]["external_path"]
         assert len(job.made) == 1 or (request == PLAIN and attempt % 2)

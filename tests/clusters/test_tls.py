@@ -79,3 +79,41 @@ def test_a_file_of_an_authority_that_is_not_there_is_told(tmp_path: Path, kind: 
     with pytest.raises(ClusterError, match=r'"ca_file": .*nowhere.pem') as caught:
         opened(kind, "https://127.0.0.1:9", tmp_path, ca_file=str(tmp_path / "nowhere.pem")).submit(submission(kind))
     assert caught.value.exit_code == 7
+
+
+@pytest.fixture
+def ours(authority: tuple[trustme.CA, Path], tmp_path: Path) -> dict[str, str]:
+    """The files of a certificate that the same authority has signed for us."""
+    certificate = authority[0].issue_cert("etl@shop.example")
+    certificate.cert_chain_pems[0].write_to_path(str(tmp_path / "ours.pem"))
+    certificate.private_key_pem.write_to_path(str(tmp_path / "ours.key"))
+    return {"cert_file": str(tmp_path / "ours.pem"), "key_file": str(tmp_path / "ours.key")}
+
+
+def asking(authority: trustme.CA) -> ssl.SSLContext:
+    """A server that wants to see whose client it talks to (security.ssl.rest.authentication-enabled)."""
+    context = certified(authority, "127.0.0.1")
+    authority.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def test_a_flink_that_asks_for_our_certificate_is_shown_it(
+    authority: tuple[trustme.CA, Path], tmp_path: Path, ours: dict[str, str]
+) -> None:
+    with fake_flink.serving(tls=asking(authority[0])) as server:
+        server.jars["1_orders.jar"] = "orders.jar"
+        opened("flink_rest", server.url, tmp_path, ca_file=str(authority[1]), **ours).submit(IN_FLINK)
+        assert server.started == {ORDERS.tag: 1}
+        # What comes first when it hangs up is up to the two kernels.
+        with pytest.raises(ClusterError, match=r"breaks off the secured connection|does not answer"):
+            opened("flink_rest", server.url, tmp_path, ca_file=str(authority[1])).find("run-2.orders")
+
+
+@pytest.mark.parametrize("missing", ["cert_file", "key_file"])
+def test_a_file_of_our_certificate_that_is_not_there_is_told(
+    tmp_path: Path, ours: dict[str, str], missing: str
+) -> None:
+    named = {**ours, missing: str(tmp_path / "nowhere.pem")}
+    with pytest.raises(ClusterError, match=rf'"{missing}": .*nowhere.pem'):
+        opened("flink_rest", "https://127.0.0.1:9", tmp_path, **named).submit(IN_FLINK)

@@ -45,9 +45,9 @@ class Ground:
         return ["--counters", counters, "--keys", str(KEYS), "--output", str(self.folder / "out"),
                 "--checkpoint-ms", "300", "--name", counters]  # fmt: skip
 
-    def started(self, counters: str, **more: Any) -> str:
+    def started(self, counters: str, *words: str, parallelism: int = 2) -> str:
         """A job that counts on the old cluster, and has written something; its id."""
-        job = self.here.run("jobs.Count", *self.arguments(counters), parallelism=2, **more)
+        job = self.here.run("jobs.Count", *self.arguments(counters), *words, parallelism=parallelism)
         until(lambda: all(len(self.written(counter)) > 100 for counter in counters.split(",")))
         return job
 
@@ -70,9 +70,9 @@ class Ground:
             "submit": self.submit(counters or name), "source_submit": self.submit(counters or name), **more,
         }  # fmt: skip
 
-    def submit(self, counters: str) -> dict[str, Any]:
-        return {"jar": str(jar(self.here.lib)), "entry_class": "jobs.Count", "parallelism": 2,
-                "arguments": self.arguments(counters), "seconds_max": 90}  # fmt: skip
+    def submit(self, counters: str, *words: str, parallelism: int = 2) -> dict[str, Any]:
+        return {"jar": str(jar(self.here.lib)), "entry_class": "jobs.Count", "parallelism": parallelism,
+                "arguments": [*self.arguments(counters), *words], "seconds_max": 90}  # fmt: skip
 
     def said(self, *words: str | Path, code: int = 0) -> Any:
         return stateshift(*words, "--json", cwd=ROOT, code=code).json
@@ -142,6 +142,59 @@ def test_one_job_becomes_two_out_of_one_savepoint(ground: Ground) -> None:
     assert report["state"] == "finished"
     assert len(list((ground.folder / "taken").glob("savepoint-*"))) == 1
     ground.goes_on("orders", "payments")
+
+
+@pytest.mark.row("IF-12")
+@pytest.mark.parametrize(("was", "becomes", "kind", "most"), [
+    (2, 3, "string", None), (4, 1, "long", None), (2, 2, "string", 200), (2, 3, "long", 32),
+])  # fmt: skip
+def test_a_job_goes_on_with_another_parallelism_and_another_number_of_key_groups(
+    ground: Ground, was: int, becomes: int, kind: str, most: int | None
+) -> None:
+    """Flink itself refuses another max parallelism (FLINK-5052)."""
+    words = ("--kind", kind, "--max-parallelism")
+    id = ground.started("orders", *words, "8", parallelism=was)
+    change = {"kind": "rescale", "parallelism": becomes, **({"max_parallelism": most} if most else {})}
+    submit = ground.submit("orders", *words, str(most or 8), parallelism=becomes)
+    job = ground.job("orders", id, transform=[change], submit=submit, source_submit=None)
+    assert ground.applied(ground.spec({k: v for k, v in job.items() if v is not None}))["state"] == "finished"
+    told = ground.said("inspect", ground.folder / "new-orders")["operators"]
+    assert {operator["shards"] for operator in told if operator["provider"]} == {becomes}
+    assert {operator["max_parallelism"] for operator in told} == {most or 8}
+    ground.goes_on("orders")
+
+
+@pytest.mark.row("IF-8", "IF-12", "IF-16", "IF-17")
+@pytest.mark.parametrize("settings", [
+    {"state.backend.type": "rocksdb", "execution.checkpointing.incremental": "true"},
+    pytest.param({"state.changelog.enabled": "true", "state.changelog.storage": "filesystem",
+                  "state.changelog.dstl.dfs.base-path": "CHECKPOINTS/dstl"}, marks=pytest.mark.slow),
+    pytest.param({"state.backend.type": "rocksdb", "execution.checkpointing.incremental": "true",
+                  "execution.checkpointing.file-merging.enabled": "true"}, marks=pytest.mark.slow),
+], ids=["incremental", "changelog", "file-merging"])  # fmt: skip
+def test_a_job_goes_on_from_a_checkpoint_whose_own_folder_is_gone(ground: Ground, settings: dict[str, str]) -> None:
+    """It names its files by their full paths. What was done after it is done again, in the same way."""
+    checkpoints = ground.folder / "checkpoints"
+    kept = {"execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+            "execution.checkpointing.dir": checkpoints.as_uri(), **settings}  # fmt: skip
+    words = [word for key, value in kept.items()
+             for word in (f"--flink.{key}", value.replace("CHECKPOINTS", checkpoints.as_uri()))]  # fmt: skip
+    id = ground.started("orders", *words)
+    last = ground.here.checkpointed(id, after=3)
+    ground.here.cancelled(id)
+    gathered = ground.folder / "gathered"
+    ground.said("gather", last, "--to", gathered, "--yes", "--workdir", ground.folder / "gather")
+    checkpoints.rename(ground.folder / "gone")
+    assert ground.said("verify", gathered, "--deep")["restartable"]
+    backend = ("--flink.state.backend.type", settings.get("state.backend.type", "hashmap"))
+    job = {"name": "orders", "existing_savepoint_paths": [str(gathered)], "target_cluster": "new",
+           "submit": ground.submit("orders", *backend)}  # fmt: skip
+    assert ground.applied(ground.spec(job))["state"] == "finished"
+    before = len(ground.written("orders"))
+    until(lambda: len(ground.written("orders")) > before + 100)
+    ground.ended()
+    found = sorted(set(ground.written("orders")), key=lambda line: line.number)
+    assert faults(found, KEYS, 0, len(found)) == []
 
 
 @pytest.mark.row("IF-1", "IF-2", "IF-14")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import random
 import re
-from collections.abc import Iterator
+import signal
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ import pytest
 
 from stateshift.clusters.flink_jobs import job_id
 from stateshift.clusters.flink_rest import FlinkRest
+from stateshift.clusters.flink_values import release_of
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import JobState, SavepointRequest, StopRequest, Submission
 from stateshift.errors import ClusterError
@@ -126,8 +131,10 @@ def test_one_jar_is_sent_once_and_the_version_is_flinks(real: Cluster, flink: Fl
 def test_what_runs_is_found_by_id_and_by_name_and_two_of_a_name_are_not_confused(
     real: Cluster, flink: FlinkRest, tmp_path: Path
 ) -> None:
-    id = begun(flink, counting(real, tmp_path, "--max-parallelism", "16"))
+    pause = {"execution.checkpointing.min-pause": "70 ms"}
+    id = begun(flink, counting(real, tmp_path, "--max-parallelism", "16", flink_configuration=pause))
     (found,) = flink.running(id)
+    assert found.settings["min_pause"] == 70
     assert found.name == "orders"
     assert {(count, most) for _, count, most in found.vertices.values()} == {(1, 16), (2, 16)}
     assert found.settings["state_backend"] == "HashMapStateBackend"
@@ -237,7 +244,8 @@ def test_a_job_without_slots_is_queued_and_one_that_restarts_over_and_over_says_
     assert not flink.stop(StopRequest("orders", "", wide.tag)).state.alive
     id = begun(flink, counting(real, tmp_path))
     location = flink.savepoint(stopping(id, tmp_path, native=True))
-    rocks = counting(real, tmp_path, "--flink.state.backend.type", "rocksdb", tag="rocks", at=location)
+    backend = ("--flink.state.backend.type", "rocksdb", "--flink.state.backend", "rocksdb")  # since 1.17, and before
+    rocks = counting(real, tmp_path, *backend, tag="rocks", at=location)
     flink.submit(rocks)
     until(lambda: (flink.find(rocks.tag).detail or "").startswith("restarting: "))
     assert "Could not restore keyed state backend" in str(flink.find(rocks.tag).detail)
@@ -280,6 +288,58 @@ def test_a_job_that_the_jobmanager_forgot_is_unknown_and_its_savepoint_is_not(
         opened(real, tmp_path / "elsewhere").savepoint(request)
 
 
+def test_killed_at_any_moment_one_job_runs_and_one_savepoint_is_taken(
+    real: Cluster, flink: FlinkRest, tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    for number in range(5):
+        folder = tmp_path / str(number)
+        submission = counting(real, folder)
+        killed_while(lambda submission=submission: flink.submit(submission), chance.uniform(0.0, 1.0))
+        id = begun(flink, submission)
+        assert [one["jid"] for one in real.ask("/jobs/overview")["jobs"] if one["state"] == "RUNNING"] == [id]
+        request = stopping(id, folder)
+        killed_while(lambda request=request: flink.savepoint(request), chance.uniform(0.0, 1.0))
+        location = flink.savepoint(request)
+        assert [f"file:{path}" for path in (folder / "savepoints").iterdir()] == [location]
+        assert real.ask(f"/jobs/{id}")["state"] == "FINISHED"
+
+
+def killed_while(act: Callable[[], object], seconds: float) -> None:
+    """Do it in a process of its own, which gets SIGKILL after that time."""
+    child = os.fork()
+    if child == 0:
+        act()
+        os._exit(0)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def test_a_job_with_a_changelog_that_cannot_go_on_says_why_and_the_way_out_works(
+    real: Cluster, flink: FlinkRest, tmp_path: Path
+) -> None:
+    changelog = "state.changelog.enabled" if version(real) >= (2, 0) else "state.backend.changelog.enabled"
+    retention = "execution.checkpointing.externalized-checkpoint-retention"
+    kept = {changelog: True, retention: "RETAIN_ON_CANCELLATION"}
+    job = counting(real, tmp_path, flink_configuration=kept)
+    id = begun(flink, job)
+    flink.stop(StopRequest("orders", "", job.tag))
+    checkpoint = f"file:{real.checkpointed(id)}"
+    again = counting(real, tmp_path, tag="again", at=checkpoint, flink_configuration={changelog: True})
+    flink.submit(again)
+    until(lambda: (flink.find(again.tag).detail or "").startswith("restarting: Configured state backend"))
+    assert flink.progress(again.tag).epoch is None
+    assert "way out: a job with a changelog is restored without it" in flink.log(again.tag)
+    assert f'"{changelog}": false' in flink.log(again.tag)
+    flink.stop(StopRequest("orders", "", again.tag))
+    begun(flink, counting(real, tmp_path, tag="without", at=checkpoint, flink_configuration={changelog: False}))
+
+
+def version(real: Cluster) -> tuple[int, int]:
+    return release_of(real.ask("/overview")["flink-version"])
+
+
 def test_parallelism_is_changed_while_the_job_runs_and_nothing_is_lost(tmp_path: Path) -> None:
     conf = tmp_path / "conf"
     conf.write_text(
@@ -298,7 +358,8 @@ def test_parallelism_is_changed_while_the_job_runs_and_nothing_is_lost(tmp_path:
         end = len(written(tmp_path)) + 50
         until(lambda: len(written(tmp_path)) >= end)
         flink.savepoint(stopping(id, tmp_path))
-        assert faults(written(tmp_path), KEYS, 0, end) == []
+        # It goes on from its last checkpoint, and writes again what came after that: the count is none the worse.
+        assert [one for one in faults(written(tmp_path), KEYS, 0, end) if "twice" not in one] == []
 
 
 def test_a_scheduler_that_cannot_change_parallelism_says_so(real: Cluster, flink: FlinkRest, tmp_path: Path) -> None:

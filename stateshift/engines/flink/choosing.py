@@ -19,7 +19,7 @@ from typing import Any
 
 from stateshift.engines.flink.editing import Taken
 from stateshift.engines.flink.places import Places
-from stateshift.formats.flink.metadata import Metadata
+from stateshift.formats.flink.metadata import Metadata, OperatorState
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import RelativeFile, files_of
 from stateshift.formats.uid import flink_operator_id
@@ -85,6 +85,52 @@ def asked_version(job: JobSpec) -> str | None:
     """The Flink for which the metadata is to be written."""
     version: str | None = _changed(job, "convert").get("flink")
     return version
+
+
+@dataclass(frozen=True, slots=True)
+class Rescaling:
+    """Operators with keyed state whose groups are cut or dealt anew: (image, operator) -> parallelism; and of all, the
+    max parallelism, where it changes. `wrong` are operators for which that cannot be done, and why."""
+
+    operators: Mapping[tuple[int, str], int]
+    max_parallelism: int | None
+    wrong: tuple[tuple[str, str], ...] = ()
+
+
+def rescaling(job: JobSpec, surveys: Sequence[Survey], taken: Sequence[Taken]) -> Rescaling:
+    change = _changed(job, "rescale")
+    found: dict[tuple[int, str], int] = {}
+    wrong: list[tuple[str, str]] = []
+    for number, (survey, own) in enumerate(zip(surveys, taken, strict=True)):
+        blocked: Mapping[str, str] = survey.images[0].details.get("rigid", {})
+        for operator in metadata_of(survey.images[0]).operators if change else ():
+            id_ = operator.id.hex()
+            if id_ not in own.operators:
+                continue
+            wanted, why = _rescaled(operator, change, blocked.get(id_))
+            if why is not None:
+                wrong.append((id_, why))
+            elif wanted is not None:
+                found[number, id_] = wanted
+    return Rescaling(found, change.get("max_parallelism"), tuple(wrong))
+
+
+def _rescaled(
+    operator: OperatorState, change: Mapping[str, Any], blocked: str | None
+) -> tuple[int | None, str | None]:
+    """The number of subtasks for which its keyed state is written anew; else why it cannot be, or neither. State of no
+    key stays where it is: Flink deals it out, for any parallelism."""
+    subtasks = operator.subtasks or ()
+    most = change.get("max_parallelism") or operator.max_parallelism
+    keyed = any(s.managed_keyed is not None for s in subtasks)
+    flying = any(s.inputs or s.outputs for s in subtasks)
+    only_keyed = keyed and not flying and not any(s.managed_operator or s.raw_operator for s in subtasks)
+    wanted: int = (change.get("parallelism") if only_keyed else None) or operator.parallelism
+    if wanted > most:
+        return None, f"it has {wanted} subtasks, more than {most} key groups"
+    if not keyed or (wanted, most) == (operator.parallelism, operator.max_parallelism):
+        return None, None
+    return wanted, blocked or ("records were in flight to it, which only Flink can deal out" if flying else None)
 
 
 def _changed(job: JobSpec, kind: str) -> Mapping[str, Any]:

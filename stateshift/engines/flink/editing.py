@@ -21,7 +21,9 @@ from typing import Any
 
 from stateshift.engines.flink.places import Places
 from stateshift.errors import Incompatible
-from stateshift.formats.flink.metadata import Metadata, OperatorState
+from stateshift.formats.flink.java_data import Longs
+from stateshift.formats.flink.keyed_handles import KeyGroups
+from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
 from stateshift.formats.flink.references import with_streams
 from stateshift.formats.flink.stream_handles import AbsoluteFile, RelativeFile, Segment, StreamHandle
 from stateshift.formats.flink.versions import converted
@@ -60,6 +62,53 @@ class Taken:
         operators = {own: (new[0], new[1]) for own, new in plain["operators"].items()}
         moved = tuple(plain["moved"]) if plain["moved"] else None
         return cls(plain["root"], plain["image"], operators, moved, plain["apart"])
+
+
+@dataclass(frozen=True, slots=True)
+class Rescaled:
+    """An operator's keyed state in new files, one a subtask: (its first group, where its groups begin, its size)."""
+
+    operator: str
+    parallelism: int
+    max_parallelism: int
+    names: tuple[str, ...]
+    parts: tuple[tuple[int, tuple[int, ...], int], ...]
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "operator": self.operator, "parallelism": self.parallelism, "max_parallelism": self.max_parallelism,
+            "names": list(self.names), "parts": [[first, list(offsets), size] for first, offsets, size in self.parts],
+        }  # fmt: skip
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Rescaled:
+        parts = tuple((first, tuple(offsets), size) for first, offsets, size in plain["parts"])
+        return cls(plain["operator"], plain["parallelism"], plain["max_parallelism"], tuple(plain["names"]), parts)
+
+
+def with_rescaled(image: Metadata, rescaled: Sequence[Rescaled], max_parallelism: int | None) -> Metadata:
+    """The same image with other key groups, those of all operators: Flink refuses a job whose operators differ."""
+    by_id = {one.operator: one for one in rescaled}
+    operators = tuple(_rescaled(o, by_id.get(o.id.hex()), max_parallelism) for o in image.operators)
+    return replace(image, operators=operators)
+
+
+def _rescaled(operator: OperatorState, found: Rescaled | None, max_parallelism: int | None) -> OperatorState:
+    if found is None:
+        return replace(operator, max_parallelism=max_parallelism or operator.max_parallelism)
+    tags = (s.managed_keyed for s in operator.subtasks or () if isinstance(s.managed_keyed, KeyGroups))
+    like = next(tags, None)
+    others = {subtask.index: subtask for subtask in operator.subtasks or ()}
+    subtasks = []
+    for index, (name, (first, offsets, size)) in enumerate(zip(found.names, found.parts, strict=True)):
+        keyed = None
+        if any(offsets) and like is not None:
+            id_ = name if like.id is not None else None
+            keyed = KeyGroups(like.tag, first, Longs.of(offsets), RelativeFile(name, size), id_)
+        subtasks.append(replace(others.get(index, SubtaskState(index)), managed_keyed=keyed))
+    return replace(
+        operator, parallelism=found.parallelism, max_parallelism=found.max_parallelism, subtasks=tuple(subtasks)
+    )
 
 
 def united(images: Sequence[Metadata], taken: Sequence[Taken], version: int | None = None) -> Metadata:

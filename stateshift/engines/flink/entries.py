@@ -59,6 +59,11 @@ def comparable(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -
     metadata = decoded(b"".join(read(shard.files[0])))
     own = bytes.fromhex(told.get("as", {}).get(shard.operator, shard.operator))
     operator = next(operator for operator in metadata.operators if operator.id == own)
+    yield from blocks_of(operator, streams)
+
+
+def blocks_of(operator: OperatorState, streams: Streams) -> Iterator[tuple[str, Block]]:
+    """State, and a block of its entries."""
     yield from _blocks(of_operator(operator, streams))
 
 
@@ -112,7 +117,7 @@ def _keyed(handle: KeyedHandle | None, prefix: int, streams: Streams, role: str)
 
 def _key_groups(handle: KeyGroups, prefix: int, streams: Streams, role: str) -> Iterator[Entry]:
     if role or not is_canonical(handle, streams):
-        for group, content in _sections(handle, streams):
+        for group, content in sections_of(handle, streams):
             yield f"{role}key groups", b"%d" % group, _short(content)
         return
     for header, group, content in canonical_sections(handle, streams):
@@ -136,11 +141,11 @@ def canonical_sections(handle: KeyedHandle | None, streams: Streams) -> Iterator
     if first is None:
         return
     header = decode_header(streams.head(handle.stream, first), first)
-    for group, content in _sections(handle, streams):
+    for group, content in sections_of(handle, streams):
         yield header, group, uncompressed(content) if header.compressed else content
 
 
-def _sections(handle: KeyGroups, streams: Streams) -> Iterator[tuple[int, bytes]]:
+def sections_of(handle: KeyGroups, streams: Streams) -> Iterator[tuple[int, bytes]]:
     """Group by group, in the order of the file: it is read once."""
     if handle.stream is None:
         return

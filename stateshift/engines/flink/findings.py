@@ -10,7 +10,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from shlex import quote
 
-from stateshift.engines.flink.choosing import Choice, asked_version, metadata_of
+from stateshift.engines.flink.choosing import Choice, Rescaling, asked_version, metadata_of
 from stateshift.engines.room import of_room
 from stateshift.formats.flink.metadata import PROPERTIES_FROM
 from stateshift.formats.flink.versions import WRITTEN_BY, flink_version, newest_for
@@ -19,7 +19,7 @@ from stateshift.survey import Facts, Finding, Image, Survey
 
 KRYO = "KryoSerializerSnapshot"
 # What `transform` may ask of a Flink image.
-CHANGES = ("drop", "rename", "merge", "convert")
+CHANGES = ("drop", "rename", "merge", "convert", "rescale")
 
 
 def waived(finding: Finding, names: tuple[str, ...]) -> Finding:
@@ -40,7 +40,8 @@ def of_sources(surveys: tuple[Survey, ...]) -> Iterator[Finding]:
 
 
 def of_move(
-    job: JobSpec, facts: Facts, surveys: tuple[Survey, ...], choice: Choice, others: frozenset[str] | None
+    job: JobSpec, facts: Facts, surveys: tuple[Survey, ...], choice: Choice,
+    others: frozenset[str] | None, scale: Rescaling,
 ) -> tuple[Finding, ...]:
     """`others` are the operators that jobs take which divide the source with this one; None where none does."""
     found = (
@@ -49,6 +50,7 @@ def of_move(
         *of_target(job, facts),
         *_of_choice(surveys, choice),
         *_of_left(choice, others),
+        *_of_rescaling(scale),
         *_of_versions(job, facts, surveys),
         *of_room(job, facts),
         *of_clusters(facts),
@@ -101,6 +103,14 @@ def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
             "warn",
             f"{survey.location} was drained: its windows and timers have fired as at the end of all input",
             hint="a job that goes on needs a savepoint that was taken without drain",
+        )
+    backends = {o.provider.rpartition(" ")[2] for o in image.operators if o.provider} & {"rocksdb", "hashmap"}
+    if backends:
+        names = " and ".join(sorted(backends))
+        yield Finding(
+            "note",
+            f"{survey.location} is in the format of the {names} backend, which the job that starts from it has to use: "
+            "a canonical savepoint fits any",
         )
     if image.details.get("kind") == "checkpoint":
         yield Finding(
@@ -161,6 +171,16 @@ def _of_choice(surveys: tuple[Survey, ...], choice: Choice) -> Iterator[Finding]
         )
     if not any(one.operators for one in choice.taken):
         yield Finding("refuse", "no operator is left: nothing would be in the new savepoint")
+
+
+def _of_rescaling(scale: Rescaling) -> Iterator[Finding]:
+    for operator, why in scale.wrong:
+        yield Finding(
+            "refuse",
+            f"operator {operator} cannot get another number of subtasks or key groups: {why}",
+            hint="take a canonical savepoint of the job; or leave out what cannot be changed: Flink itself deals out "
+            "state for any parallelism up to the max parallelism",
+        )
 
 
 def _of_left(choice: Choice, others: frozenset[str] | None) -> Iterator[Finding]:

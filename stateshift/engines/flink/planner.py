@@ -15,17 +15,27 @@ that is made once the savepoints are there.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from stateshift import plain
 from stateshift.engines.bundles import bundled
 from stateshift.engines.flink import layout
-from stateshift.engines.flink.choosing import Choice, asked_version, chosen, id_of, metadata_of, places_of
+from stateshift.engines.flink.choosing import (
+    Choice,
+    Rescaling,
+    asked_version,
+    chosen,
+    id_of,
+    metadata_of,
+    places_of,
+    rescaling,
+)
 from stateshift.engines.flink.editing import Taken
 from stateshift.engines.flink.entries import SETTING
 from stateshift.engines.flink.findings import of_changes, of_clusters, of_move, of_sources, of_taking, of_target, waived
-from stateshift.engines.flink.transforms import CUT, KEEP, METADATA
+from stateshift.engines.flink.transforms import CUT, KEEP, METADATA, RESCALE
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import Segment, files_of
 from stateshift.formats.flink.versions import newest_for
@@ -85,7 +95,8 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         found = tuple(waived(finding, job.waive) for finding in of_sources(surveys))
         return _plan(job, facts, (), found)
     choice = chosen(job, surveys)
-    found = of_move(job, facts, surveys, choice, _taken_by_others(spec, job))
+    scale = rescaling(job, surveys, choice.taken)
+    found = of_move(job, facts, surveys, choice, _taken_by_others(spec, job), scale)
     if any(finding.level == "refuse" for finding in found):
         return _plan(job, facts, (), found)
     epoch = max(metadata_of(survey.images[0]).checkpoint_id for survey in surveys)
@@ -93,9 +104,9 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         return _plan(job, facts, phases_of(*_start(job, facts, epoch)), found, epoch)
     target = facts.target.location
     phases = phases_of(
-        Phase("copy", tuple(_copies(surveys, choice, target))),
-        Phase("transform", (_metadata(job, surveys, choice, target),)),
-        Phase("compare", tuple(_compares(job, surveys, choice, target))),
+        Phase("copy", (*_copies(surveys, choice, target, scale), *_rescales(surveys, choice, target, scale))),
+        Phase("transform", (_metadata(job, surveys, choice, target, scale),)),
+        Phase("compare", tuple(_compares(job, surveys, choice, target, scale))),
         Phase("publish", (_published(target),), ordered=True),
         *_start(job, facts, epoch),
     )
@@ -142,11 +153,14 @@ def _plan(
     )
 
 
-def _copies(surveys: Sequence[Survey], choice: Choice, target: str) -> Iterator[AnyStep]:
+def _copies(
+    surveys: Sequence[Survey], choice: Choice, target: str, scale: Rescaling
+) -> Iterator[AnyStep]:
     for number, (survey, taken) in enumerate(zip(surveys, choice.taken, strict=True)):
         image = survey.images[0]
         infos = {file.path: file for file in survey.files}
-        wanted = _wanted(image, taken)
+        rescaled = frozenset(operator for index, operator in scale.operators if index == number)
+        wanted = _wanted(image, taken, rescaled)
         same = [infos[path] for path, parts in wanted.items() if list(parts) == [(path, None)]]
         for bundle, items in enumerate(bundled(same)):
             yield CopyFiles(f"copy/{number}-{bundle}", survey.location, target, tuple(items))
@@ -168,11 +182,15 @@ def _copies(surveys: Sequence[Survey], choice: Choice, target: str) -> Iterator[
         yield from _renamed(f"copy/{number}-metadata", survey.location, target, [(metadata, _kept(number))])
 
 
-def _wanted(image: Image, taken: Taken) -> dict[str, dict[tuple[str, tuple[int, int] | None], None]]:
-    """Path in the source -> what becomes of it: (name in the target, the piece of it or all)."""
+def _wanted(
+    image: Image, taken: Taken, rescaled: frozenset[str]
+) -> dict[str, dict[tuple[str, tuple[int, int] | None], None]]:
+    """Path in the source -> what becomes of it: (name in the target, the piece of it or all). Keyed state that is
+    rescaled is written anew."""
     places, found = places_of(image), dict[str, dict[tuple[str, tuple[int, int] | None], None]]()
     for reference in references(metadata_of(image)):
-        if reference.operator not in taken.operators:
+        anew = reference.operator in rescaled and reference.role == "keyed"
+        if reference.operator not in taken.operators or anew:
             continue
         for file in files_of(reference.stream):
             path = places.path_of(file)
@@ -180,6 +198,43 @@ def _wanted(image: Image, taken: Taken) -> dict[str, dict[tuple[str, tuple[int, 
             part = (file.start, file.size) if isinstance(file, Segment) and not reference.whole else None
             found.setdefault(path, {})[taken.name(file, reference.whole), part] = None
     return found
+
+
+def _rescales(
+    surveys: Sequence[Survey], choice: Choice, target: str, scale: Rescaling
+) -> Iterator[TransformShard]:
+    """An operator's keyed state for other subtasks, a step each."""
+    for (number, operator), parallelism in scale.operators.items():
+        survey, taken = surveys[number], choice.taken[number]
+        image, infos = survey.images[0], {file.path: file for file in survey.files}
+        state = next(o for o in metadata_of(image).operators if o.id.hex() == operator)
+        paths = _keyed_paths(image, operator)
+        names = _rescaled_names(taken, operator, parallelism)
+        yield TransformShard(
+            name=f"copy/{number}-rescale-{operator}",
+            transform=RESCALE,
+            options={"taken": taken.plain(), "operator": operator, "parallelism": parallelism, "paths": list(paths),
+                     "max_parallelism": scale.max_parallelism or state.max_parallelism, "names": list(names)},
+            source=survey.location,
+            inputs=(infos[layout.under(image.path, layout.METADATA)], *(infos[path] for path in paths)),
+            target=target,
+            outputs=(*names, _summary(number, operator)),
+        )  # fmt: skip
+
+
+def _keyed_paths(image: Image, operator: str) -> tuple[str, ...]:
+    places = places_of(image)
+    own = (r for r in references(metadata_of(image)) if r.operator == operator and r.role == "keyed")
+    return tuple(dict.fromkeys(p for r in own for f in files_of(r.stream) if (p := places.path_of(f)) is not None))
+
+
+def _rescaled_names(taken: Taken, operator: str, parallelism: int) -> tuple[str, ...]:
+    return tuple(str(uuid.uuid5(uuid.NAMESPACE_URL, f"{taken.root}/{taken.image} {operator} {parallelism} {subtask}"))
+                 for subtask in range(parallelism))  # fmt: skip
+
+
+def _summary(number: int, operator: str) -> str:
+    return f"{FOLDER}/rescaled-{number}-{operator}.json"
 
 
 def _renamed(
@@ -204,18 +259,22 @@ def _kept(number: int) -> str:
     return f"{FOLDER}/source-{number}{layout.METADATA}"
 
 
-def _metadata(job: JobSpec, surveys: Sequence[Survey], choice: Choice, target: str) -> TransformShard:
+def _metadata(
+    job: JobSpec, surveys: Sequence[Survey], choice: Choice, target: str, scale: Rescaling
+) -> TransformShard:
     asked = asked_version(job)
     sizes = [_size(survey) for survey in surveys]
     return TransformShard(
         name="transform/metadata",
         transform=METADATA,
-        options={"taken": [one.plain() for one in choice.taken], "version": newest_for(asked) if asked else None},
+        options={"taken": [one.plain() for one in choice.taken], "version": newest_for(asked) if asked else None,
+                 "max_parallelism": scale.max_parallelism},
         source=target,
-        inputs=tuple(FileInfo(_kept(number), size) for number, size in enumerate(sizes)),
+        inputs=(*(FileInfo(_kept(number), size) for number, size in enumerate(sizes)),
+                *(FileInfo(_summary(number, operator), 0) for number, operator in scale.operators)),
         target=target,
         outputs=(layout.STAGED,),
-    )
+    )  # fmt: skip
 
 
 def _size(survey: Survey) -> int:
@@ -236,7 +295,9 @@ def _published(target: str) -> TransformShard:
     )
 
 
-def _compares(job: JobSpec, surveys: Sequence[Survey], choice: Choice, target: str) -> Iterator[CompareImages]:
+def _compares(
+    job: JobSpec, surveys: Sequence[Survey], choice: Choice, target: str, scale: Rescaling
+) -> Iterator[CompareImages]:
     if job.verify == "none":
         return
     there = json.dumps({"root": target, "image": ""})
@@ -254,7 +315,10 @@ def _compares(job: JobSpec, surveys: Sequence[Survey], choice: Choice, target: s
             source=survey.location,
             target=target,
             source_shards=here,
-            target_shards=tuple(_there(image, taken, old, new[0]) for old, new in taken.operators.items()),
+            target_shards=tuple(
+                _there(image, taken, old, new[0], scale.operators.get((number, old)))
+                for old, new in taken.operators.items()
+            ),
             paths=(),
             settings={SETTING: json.dumps(told, sort_keys=True)},
             size=sum(sizes.get(path, 0) for path in {path for shard in here for path in shard.files}),
@@ -262,10 +326,11 @@ def _compares(job: JobSpec, surveys: Sequence[Survey], choice: Choice, target: s
         )
 
 
-def _there(image: Image, taken: Taken, old: str, new: str) -> ShardFiles:
-    own = (r for r in references(metadata_of(image)) if r.operator == old)
+def _there(image: Image, taken: Taken, old: str, new: str, rescaled: int | None) -> ShardFiles:
+    own = (r for r in references(metadata_of(image)) if r.operator == old and not (rescaled and r.role == "keyed"))
+    anew = _rescaled_names(taken, old, rescaled) if rescaled else ()
     names = dict.fromkeys(taken.name(f, r.whole) for r in own for f in files_of(r.stream))
-    return ShardFiles(new, "", 0, (layout.STAGED, *names))
+    return ShardFiles(new, "", 0, (layout.STAGED, *names, *anew))
 
 
 def _start(job: JobSpec, facts: Facts, epoch: int | None) -> Iterator[Phase]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from stateshift.engines.flink.entries import canonical_sections, is_canonical, of_subtask
@@ -47,6 +48,23 @@ def of_operator(operator: OperatorState, streams: Streams) -> Iterator[Shown]:
                 yield Shown(own, state.name, subtask.index, _key(header, state, key[prefix:]), _value(state, raw))
         for state_name, key, raw in of_subtask(subtask, prefix, streams, keyed=not readable):
             yield Shown(own, state_name, subtask.index, {"bytes": _text(key)}, {"bytes": raw.hex()})
+
+
+class Shower:
+    """Decodes entries of one operator, as `entries` gives them."""
+
+    def __init__(self, operator: OperatorState, streams: Streams) -> None:
+        self._states: dict[str, tuple[Header, StateInfo]] = {}
+        for subtask in operator.subtasks or ():
+            for header, _, _ in islice(canonical_sections(subtask.managed_keyed, streams), 1):
+                for state in header.states:
+                    self._states.setdefault(state.name, (header, state))
+
+    def key(self, state: str, raw: bytes) -> Any:
+        return _key(*self._states[state], raw) if state in self._states else {"bytes": _text(raw)}
+
+    def value(self, state: str, raw: bytes) -> Any:
+        return _value(self._states[state][1], raw) if state in self._states else {"bytes": raw.hex()}
 
 
 def _key(header: Header, state: StateInfo, raw: bytes) -> dict[str, Any]:

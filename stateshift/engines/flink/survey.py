@@ -16,6 +16,7 @@ from stateshift.engines.flink import layout
 from stateshift.engines.flink.operators import operators_of, uids_by_id
 from stateshift.engines.flink.places import Places, absolute_places, moved_folders, root_of
 from stateshift.engines.flink.reading import METADATA_MAX, Streams, decoded
+from stateshift.engines.flink.rescaling import why_not
 from stateshift.errors import FormatError
 from stateshift.formats.flink.metadata import Metadata
 from stateshift.formats.flink.properties import Properties, decode_properties
@@ -80,12 +81,14 @@ def survey(
         files = tuple(sorted(storage.list(at)))
         several = tuple(_several(storage, files))
         return Survey(storage.location, None, "foreign" if files else "empty", files, (), several)
-    image, files = _image(storage, at, metadata_path, uids)
+    image, files = _image(storage, at, metadata_path, uids, changes)
     is_checkpoint = image.details.get("kind") == "checkpoint"
     return Survey(storage.location, "flink", "checkpoint" if is_checkpoint else "savepoint", files, (image,))
 
 
-def _image(storage: Storage, at: str, path: str, uids: tuple[str, ...]) -> tuple[Image, tuple[FileInfo, ...]]:
+def _image(
+    storage: Storage, at: str, path: str, uids: tuple[str, ...], changes: Sequence[Mapping[str, Any]]
+) -> tuple[Image, tuple[FileInfo, ...]]:
     try:
         metadata = decoded(storage.read(path, METADATA_MAX))
         properties = decode_properties(metadata.properties)
@@ -119,7 +122,7 @@ def _image(storage: Storage, at: str, path: str, uids: tuple[str, ...]) -> tuple
         settings={},
         written_by=WRITTEN_BY[metadata.version],
         findings=tuple(findings),
-        details=_details(metadata, properties, places, at),
+        details={**_details(metadata, properties, places, at), **_asked(metadata, streams, changes)},
     ), files  # fmt: skip
 
 
@@ -137,6 +140,16 @@ def _several(storage: Storage, files: tuple[FileInfo, ...]) -> Iterator[Finding]
 def _broken(at: str, path: str, error: FormatError) -> Image:
     found = Finding("refuse", f"{path}: {error.fact}", path=path, offset=error.offset, hint=error.hint)
     return Image(at, None, None, None, (), None, (), (), (path,), (path,), (), (), {}, None, findings=(found,))
+
+
+def _asked(metadata: Metadata, streams: Streams, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What changes need to know: which operators cannot be rescaled, and why."""
+    change = next((change for change in changes if change["kind"] == "rescale"), None)
+    if change is None:
+        return {}
+    most = change.get("max_parallelism")
+    found = {o.id.hex(): why_not(o, streams, most or o.max_parallelism) for o in metadata.operators}
+    return {"rigid": {operator: why for operator, why in found.items() if why is not None}}
 
 
 def _details(metadata: Metadata, properties: Properties | None, places: Places, at: str) -> dict[str, Any]:

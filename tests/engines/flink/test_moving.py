@@ -13,6 +13,8 @@ from stateshift.engines.flink.deep import everything
 from stateshift.engines.flink.entries import of_operator
 from stateshift.engines.flink.reading import Streams
 from stateshift.errors import PlanError
+from stateshift.formats.flink.key_groups import groups_of
+from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.metadata import decode_metadata
 from stateshift.formats.uid import flink_operator_id
 from stateshift.spec import Spec, parse_spec
@@ -108,6 +110,65 @@ def test_metadata_is_written_for_an_older_flink(ground: Ground, flink: str, vers
     ground.apply(spec_of(source, transform=[{"kind": "convert", "flink": flink}]))
     assert decode_metadata(ground.held(TARGET)["_metadata"]).version == version
     assert entries(ground.disk, TARGET) == wanted
+
+
+CANONICAL = [
+    *(f"count-canonical-{kind}" for kind in ("hashmap", "rocksdb", "tuple", "int-200", "long-200")),
+    *("kinds-canonical-hashmap", "kinds-canonical-rocksdb"),
+]
+
+
+@pytest.mark.parametrize("case", [*CANONICAL, "count-native-hashmap", "kinds-compressed"])
+@pytest.mark.parametrize("parallelism", [1, 3, 5])
+def test_key_groups_are_cut_and_joined_for_another_parallelism(ground: Ground, case: str, parallelism: int) -> None:
+    source = golden.write(ground.disk, f"flink-2.3.0/{case}")
+    wanted = entries(ground.disk, source)
+    ground.apply(spec_of(source, transform=[{"kind": "rescale", "parallelism": parallelism}]))
+    assert entries(ground.disk, TARGET) == wanted
+    assert_owned(ground.disk, TARGET, parallelism)
+
+
+@pytest.mark.parametrize("case", [*CANONICAL, "kinds-compressed-rocksdb"])
+@pytest.mark.parametrize("groups", [4, 32, 128, 129, 300])
+def test_keys_are_dealt_into_another_number_of_groups(ground: Ground, case: str, groups: int) -> None:
+    source = golden.write(ground.disk, f"flink-2.3.0/{case}")
+    wanted = entries(ground.disk, source)
+    ground.apply(spec_of(source, transform=[{"kind": "rescale", "max_parallelism": groups}]))
+    assert entries(ground.disk, TARGET) == wanted
+    assert_owned(ground.disk, TARGET, None)
+    storage, survey = golden.looked_at(ground.disk, TARGET)
+    assert {o.details["max_parallelism"] for o in survey.images[0].operators} == {groups}
+    assert list(everything(storage, survey.images[0])) == []
+
+
+def assert_owned(disk: MemoryDisk, location: str, parallelism: int | None) -> None:
+    """Every subtask has its own key groups and no others; operators without state of another kind are as many."""
+    for operator in metadata_of(golden.looked_at(disk, location)[1].images[0]).operators:
+        keyed = [s for s in operator.subtasks or () if isinstance(s.managed_keyed, KeyGroups)]
+        for subtask in keyed:
+            handle = subtask.managed_keyed
+            assert isinstance(handle, KeyGroups)
+            groups = groups_of(subtask.index, operator.max_parallelism, operator.parallelism)
+            assert range(handle.first, handle.first + handle.count) == groups
+        if keyed and parallelism is not None and not any(s.managed_operator for s in operator.subtasks or ()):
+            assert operator.parallelism == parallelism
+
+
+@pytest.mark.parametrize(("case", "change", "why"), [
+    ("count-native-rocksdb", {"parallelism": 3}, "files of RocksDB"),
+    ("count-native-hashmap", {"max_parallelism": 32}, "only its serializers"),
+    ("count-changelog-memory", {"parallelism": 1}, "a changelog"),
+    ("count-canonical-hashmap", {"parallelism": 9}, "more than 8 key groups"),
+    ("sql-canonical-hashmap", {"max_parallelism": 32}, "hashed by code of the job's"),
+])  # fmt: skip
+def test_state_that_cannot_be_dealt_out_is_refused_with_the_reason(
+    ground: Ground, case: str, change: dict[str, int], why: str
+) -> None:
+    source = golden.write(ground.disk, f"flink-2.3.0/{case}")
+    before = ground.disk.snapshot()
+    with pytest.raises(PlanError, match=why):
+        ground.apply(spec_of(source, transform=[{"kind": "rescale", **change}]))
+    assert ground.disk.snapshot() == before
 
 
 def test_a_rolled_back_move_leaves_nothing(ground: Ground) -> None:

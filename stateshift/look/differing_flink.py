@@ -1,0 +1,103 @@
+"""Two Flink images compared by their entries: backends may differ, files and subtasks do not count. Reads only.
+
+Operators are matched by their ids. What is not told apart into entries (files of RocksDB, key groups of the hashmap
+backend) is compared as it lies there, so that it differs from the same state in another format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from shlex import quote
+
+import pyarrow.compute as pc
+
+from stateshift.engines.flink.choosing import metadata_of, places_of
+from stateshift.engines.flink.entries import blocks_of
+from stateshift.engines.flink.reading import Streams
+from stateshift.engines.flink.showing import Shower
+from stateshift.engines.registry import FLINK, surveyed
+from stateshift.engines.spark.entries.matching import Matched, matched
+from stateshift.errors import PlanError
+from stateshift.formats.binaries import joined
+from stateshift.formats.blocks import Block
+from stateshift.formats.flink.metadata import OperatorState
+from stateshift.look.differences import Change, Counts, Difference, Differences
+from stateshift.storage.protocol import Storage
+
+SEPARATOR = b"\0"
+
+
+@dataclass(frozen=True)
+class Side:
+    streams: Streams
+    operators: dict[str, OperatorState]
+    names: dict[str, str]
+    epoch: int | None
+
+
+def diff(one: str, other: str, opening: Callable[[str], Storage], show: int) -> Differences:
+    a, b = _side(one, opening), _side(other, opening)
+    found = Differences(epochs=(a.epoch, b.epoch))
+    for operator in dict.fromkeys((*a.operators, *b.operators)):
+        _Comparing(found, operator, (a, b), show).run()
+    return found
+
+
+def _side(location: str, opening: Callable[[str], Storage]) -> Side:
+    storage, survey = surveyed(FLINK, location, opening)
+    image = survey.images[0] if survey.images else None
+    if image is None or "metadata" not in image.details:
+        raise PlanError(f"{location} holds no Flink image", hint=f"stateshift inspect {quote(location)}")
+    refused = next((finding for finding in image.findings if finding.level == "refuse"), None)
+    if refused is not None:
+        raise PlanError(f"the state is not whole: {refused.message}", hint=f"stateshift verify {quote(location)}")
+    operators = {operator.id.hex(): operator for operator in metadata_of(image).operators}
+    names = {operator.id: operator.uid or operator.id for operator in image.operators}
+    return Side(Streams(storage.chunks, places_of(image)), operators, names, image.epoch)
+
+
+class _Comparing:
+    def __init__(self, found: Differences, operator: str, sides: tuple[Side, Side], show: int) -> None:
+        self._found, self._sides, self._show = found, sides, show
+        self._states = [side.operators.get(operator) for side in sides]
+        self._name = next(side.names[operator] for side in sides if operator in side.names)
+        self._counts: dict[str, Counts] = {}
+        self._showers = [Shower(state, side.streams) for state, side in zip(self._states, sides, strict=True) if state]
+
+    def run(self) -> None:
+        for one in matched(self._keyed()):
+            for key in one.same.to_pylist():
+                self._count(key).same += 1
+            self._tell(one)
+        self._found.stores += [self._counts[name] for name in sorted(self._counts)]
+
+    def _keyed(self) -> Iterator[tuple[int, Block]]:
+        """The entries of both sides, each key with its state's name in front."""
+        for number, (state, side) in enumerate(zip(self._states, self._sides, strict=True)):
+            for store, block in blocks_of(state, side.streams) if state is not None else ():
+                self._counts.setdefault(store, Counts(self._name, store))
+                yield number, Block(joined(store.encode() + SEPARATOR, block.keys), pc.fill_null(block.values, b""))
+
+    def _count(self, key: bytes) -> Counts:
+        return self._counts[key.partition(SEPARATOR)[0].decode()]
+
+    def _tell(self, one: Matched) -> None:
+        """`removed` is what only the first side has."""
+        for key, value in one.removed.records():
+            self._differ("removed", key, value, None)
+        for key, value in one.added.records():
+            self._differ("added", key, None, value)
+        for (key, before), (_, after) in zip(one.changed[0].records(), one.changed[1].records(), strict=True):
+            self._differ("changed", key, before, after)
+
+    def _differ(self, change: Change, key: bytes, before: bytes | None, after: bytes | None) -> None:
+        counts = self._count(key)
+        shown = counts.added + counts.removed + counts.changed
+        setattr(counts, change, getattr(counts, change) + 1)
+        if shown >= self._show:
+            return
+        store, raw = counts.store, key.partition(SEPARATOR)[2]
+        shower = self._showers[-1 if before is None else 0]
+        values = [None if value is None else shower.value(store, value) for value in (before, after)]
+        self._found.shown.append(Difference(self._name, store, change, shower.key(store, raw), *values))
