@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.flink import Cluster, Refused, cluster_of, faults, lines, until
-from tests.support.servers import Servers, group, named
+from tests.support.servers import Servers, group, named, processes
 
 pytestmark = pytest.mark.servers
 KEYS = 7
@@ -92,7 +92,7 @@ def test_a_jobmanager_that_crashed_is_started_again_where_it_was(servers: Server
 
 def test_another_version_and_further_configuration_are_asked_for_by_environment(tmp_path: Path) -> None:
     conf = tmp_path / "conf"
-    conf.write_text("# more\ntaskmanager.memory.segment-size: 4kb\n")
+    conf.write_text("# more\ntaskmanager.memory.segment-size: 4kb\ntaskmanager.memory.task.heap.size: 256m\n")
     asked = {"STATESHIFT_FLINK_VERSION_B": "1.20.5", "STATESHIFT_FLINK_CONF": str(conf)}
     with group(tmp_path / "root", "flink-b", **asked) as servers:
         cluster = cluster_of(servers, "flink-b")
@@ -100,3 +100,6 @@ def test_another_version_and_further_configuration_are_asked_for_by_environment(
         configured = {one["key"]: one["value"] for one in cluster.ask("/jobmanager/config")}
         assert configured["taskmanager.memory.segment-size"] == "4kb"
         assert Servers(servers.root).exports() == servers.exports()
+        taskmanager = servers.state("flink-b").pids["taskmanager"]
+        assert taskmanager is not None
+        assert " -Xmx384m " in processes.command(taskmanager)

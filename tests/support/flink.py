@@ -5,6 +5,7 @@
     job = cluster.run("jobs.Count", "--keys", "10", savepoint=..., parallelism=2)
     cluster.stopped(job, folder)            stop with savepoint: where it is
     cluster.checkpointed(job)               a checkpoint's folder, once one has been completed
+    changes(folder), has_seen(folder, 60)   what Kinds wrote; whether it is through with sixty numbers
     lines(folder) -> [Line(key, count, number), ...]     what Count wrote
     faults(lines, keys, first, end)         what is lost, doubled or counted wrongly in them; nothing if all is well
 
@@ -147,7 +148,8 @@ class Cluster:
         """Why it failed last."""
         told = self.ask(f"/jobs/{job}/exceptions")
         entries = told.get("exceptionHistory", {}).get("entries", [])
-        return str(told.get("root-exception") or (entries[0]["stacktrace"] if entries else ""))[:3000]
+        stack = str(told.get("root-exception") or (entries[0]["stacktrace"] if entries else ""))
+        return "\n".join(line for line in stack.splitlines() if not line.startswith("\tat "))[:3000]
 
     def _runs(self, job: str) -> bool:
         told = self.ask(f"/jobs/{job}")
@@ -180,6 +182,22 @@ def faults(found: Iterable[Line], keys: int, first: int, end: int) -> list[str]:
     twice = [f"{one} is there twice" for one, other in pairwise(numbers) if one == other]
     lost = [f"{number} is missing" for number in sorted(set(range(first, end)) - set(numbers))]
     return wrong + twice + lost
+
+
+def changes(folder: Path) -> list[tuple[str, str, str, str]]:
+    """What Kinds wrote: operator, state, key, value."""
+    texts = [file.read_text() for file in sorted(folder.glob("*.txt"))]
+    return [(*line.split("\t"),) for text in texts for line in text.split("\n")[:-1]]  # type: ignore[misc]
+
+
+def has_seen(folder: Path, numbers: int) -> bool:
+    """Whether Kinds has seen so many, and the time of the last one: a timer of ten seconds fires a millisecond later
+    than time is, so that of number - 12 is the last. Time comes to all operators, but not to all at once."""
+    before = changes(folder)
+    if not any(line[:2] == ("timers", f"event {(numbers - 2) * 1000}") and line[3] == "fired" for line in before):
+        return False
+    time.sleep(1)
+    return len(changes(folder)) == len(before)
 
 
 def until(happens: Callable[[], Any], seconds_max: float = SECONDS_MAX) -> Any:

@@ -125,9 +125,9 @@ def _members(package: Path) -> Iterator[tuple[str, IO[bytes]]]:
     else:
         with tarfile.open(package) as archive:
             for member in archive:
-                content = archive.extractfile(member) if member.isfile() else None
-                if content is not None:
-                    yield member.name, content
+                file = archive.extractfile(member)
+                if file is not None:  # a folder has no content
+                    yield member.name, file
 
 
 def _once(name: str, fetch: Callable[[Path], None], moves: bool = True) -> Path:

@@ -23,7 +23,7 @@ from servers.ports import HOST
 from servers.server import Server, Stage
 
 SLOTS = 8
-JOBMANAGER_HEAP_MIB, TASKMANAGER_HEAP_MIB = 600, 320
+JOBMANAGER_HEAP_MIB, DIRECT_MIB = 600, 128
 ENTRY_POINTS = {
     "jobmanager": "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint",
     "taskmanager": "org.apache.flink.runtime.taskexecutor.TaskManagerRunner",
@@ -85,23 +85,29 @@ class Flink(Server):
             more = env.get("STATESHIFT_FLINK_CONF")
             place.write("conf/more", Path(more).read_text() if more else "")
             place.write("conf/version", self.asked(env))
-        version = self.running(place)
-        lines = {**_properties(place, version), **_parsed((place.folder / "conf" / "more").read_text())}
-        file = "config.yaml" if _major(version) >= 2 else "flink-conf.yaml"
+        lines = self.properties(place)
+        file = "config.yaml" if _major(self.running(place)) >= 2 else "flink-conf.yaml"
         place.write(f"conf/{file}", "".join(f"{key}: {value}\n" for key, value in lines.items()))
         place.write("conf/log4j.properties", LOG4J)
         (place.folder / "plugins").mkdir(exist_ok=True)
 
     def stages(self, place: Place) -> tuple[Stage, ...]:
-        jobmanager = self._role(place, "jobmanager", JOBMANAGER_HEAP_MIB, lambda: "flink-version" in _overview(place))
-        taskmanager = self._role(place, "taskmanager", TASKMANAGER_HEAP_MIB,
-                                 lambda: _overview(place)["slots-total"] == SLOTS)  # fmt: skip
+        slots = self.properties(place)["taskmanager.numberOfTaskSlots"]
+        jobmanager = self._role(place, "jobmanager", JOBMANAGER_HEAP_MIB, DIRECT_MIB,
+                                lambda: "flink-version" in _overview(place))  # fmt: skip
+        taskmanager = self._role(place, "taskmanager", self._mib(place, "framework.heap.size", "task.heap.size"),
+                                 self._mib(place, "framework.off-heap.size", "task.off-heap.size", "network.max"),
+                                 lambda: _overview(place)["slots-total"] == int(slots))  # fmt: skip
         return (Stage((jobmanager, taskmanager)),)
 
     def exports(self, place: Place) -> dict[str, str]:
         prefix = "STATESHIFT_" + self.name.replace("-", "_").replace(".", "_").upper()
         lib = downloads.flink(self.running(place))
         return {prefix: f"http://{HOST}:{place.ports['rest']}", f"{prefix}_LIB": str(lib)}
+
+    def properties(self, place: Place) -> dict[str, str]:
+        more = place.folder / "conf" / "more"
+        return {**_properties(place, self.running(place)), **(_parsed(more.read_text()) if more.exists() else {})}
 
     def asked(self, env: Mapping[str, str]) -> str:
         named = f"STATESHIFT_FLINK_VERSION_{self.name.removeprefix('flink-').upper()}"
@@ -111,10 +117,15 @@ class Flink(Server):
         file = place.folder / "conf" / "version"
         return file.read_text() if file.exists() else self.asked({**os.environ, **place.env})
 
-    def _role(self, place: Place, name: str, heap_mib: int, answers: Callable[[], bool]) -> Role:
+    def _mib(self, place: Place, *parts: str) -> int:
+        """Of these together, as they are configured: the JVM has to be told, too."""
+        sizes = [self.properties(place)[f"taskmanager.memory.{part}"] for part in parts]
+        return sum(int(size[:-1]) << (10 if size.endswith("g") else 0) for size in sizes)
+
+    def _role(self, place: Place, name: str, heap_mib: int, direct_mib: int, answers: Callable[[], bool]) -> Role:
         conf, lib = place.folder / "conf", downloads.flink(self.running(place))
-        options = (*java(place, heap_mib), "-XX:MaxMetaspaceSize=256m", "-XX:MaxDirectMemorySize=192m", *MODULES,
-                   f"-Dlog4j.configurationFile={(conf / 'log4j.properties').as_uri()}",
+        options = (*java(place, heap_mib), "-XX:MaxMetaspaceSize=256m", f"-XX:MaxDirectMemorySize={direct_mib}m",
+                   *MODULES, f"-Dlog4j.configurationFile={(conf / 'log4j.properties').as_uri()}",
                    f"-Dlog.file={place.log(name)}")  # fmt: skip
         env = {"FLINK_CONF_DIR": str(conf), "FLINK_LIB_DIR": str(lib),
                "FLINK_PLUGINS_DIR": str(place.folder / "plugins")}  # fmt: skip
@@ -148,8 +159,9 @@ def _properties(place: Place, version: str) -> dict[str, str]:
         "cluster.registration.error-delay": "500",
         # What is told of a job is as old as this; three seconds by default, which tests would wait for at each step.
         "web.refresh-interval": "500",
-        # A TaskManager finds the JobManager that was started again when two of these have failed.
-        "heartbeat.interval": "2000",
+        # A TaskManager looks for a JobManager that was started again when it has heard nothing for so long.
+        "heartbeat.interval": "3000",
+        "heartbeat.timeout": "15000",
         "classloader.check-leaked-classloader": "false",
     }
 

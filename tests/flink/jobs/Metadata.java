@@ -1,7 +1,10 @@
 package jobs;
 
+import java.io.BufferedInputStream;
+import java.io.BufferedOutputStream;
 import java.io.DataInputStream;
 import java.io.File;
+import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.Paths;
@@ -22,6 +25,7 @@ import org.apache.flink.runtime.state.StateObject;
 
 /**
  * What Flink itself reads in a `_metadata`, as JSON: no cluster, `java -cp 'lib/*:jobs.jar' jobs.Metadata DIRECTORY`.
+ * With a second argument, a file, it says nothing and writes there what it read, as Flink stores a checkpoint.
  *
  *   {"checkpoint": 3, "version": 6, "operators": [
  *     {"id": HEX, "name": null, "uid": null, "parallelism": 2, "max_parallelism": 8, "coordinator": BYTES or null,
@@ -37,8 +41,15 @@ public final class Metadata {
         Path folder = Paths.get(words[0]);
         File file = folder.resolve("_metadata").toFile();
         CheckpointMetadata read;
-        try (DataInputStream input = new DataInputStream(Files.newInputStream(file.toPath()))) {
+        try (DataInputStream input =
+                new DataInputStream(new BufferedInputStream(Files.newInputStream(file.toPath())))) {
             read = Checkpoints.loadCheckpointMetadata(input, Metadata.class.getClassLoader(), folder.toUri().toString());
+        }
+        if (words.length > 1) {
+            try (OutputStream output = new BufferedOutputStream(Files.newOutputStream(Paths.get(words[1])))) {
+                Checkpoints.storeCheckpointMetadata(read, output);
+            }
+            return;
         }
         int version;
         try (DataInputStream input = new DataInputStream(Files.newInputStream(file.toPath()))) {
