@@ -10,7 +10,8 @@ compared by. No serializer is needed.
     coordinator    the state of a source's or sink's coordinator
 
 What is long is represented by its digest. "stateshift.flink" among the settings says where the image lies, and under
-which ids its operators go: {"root", "image", "moved", "as": {id: id in this image}}.
+which ids its operators go: {"root", "image", "moved", "as": {id: id in this image}, "whole": [id]}. Files of key groups
+of those that are `whole` are on both sides the same, byte for byte, and so are not taken apart: each is one entry.
 """
 
 from __future__ import annotations
@@ -59,15 +60,15 @@ def comparable(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -
     metadata = decoded(b"".join(read(shard.files[0])))
     own = bytes.fromhex(told.get("as", {}).get(shard.operator, shard.operator))
     operator = next(operator for operator in metadata.operators if operator.id == own)
-    yield from blocks_of(operator, streams)
+    yield from blocks_of(operator, streams, whole=shard.operator in told.get("whole", ()))
 
 
-def blocks_of(operator: OperatorState, streams: Streams) -> Iterator[tuple[str, Block]]:
+def blocks_of(operator: OperatorState, streams: Streams, whole: bool = False) -> Iterator[tuple[str, Block]]:
     """State, and a block of its entries."""
-    yield from _blocks(of_operator(operator, streams))
+    yield from _blocks(of_operator(operator, streams, whole))
 
 
-def of_operator(operator: OperatorState, streams: Streams) -> Iterator[Entry]:
+def of_operator(operator: OperatorState, streams: Streams, whole: bool = False) -> Iterator[Entry]:
     """State, key and value, one by one."""
     if operator.coordinator is not None:
         yield "coordinator", b"", _short(operator.coordinator.content)
@@ -75,16 +76,18 @@ def of_operator(operator: OperatorState, streams: Streams) -> Iterator[Entry]:
         yield "finished", b"", b""
     prefix = prefix_bytes(operator.max_parallelism)
     for subtask in operator.subtasks or ():
-        yield from of_subtask(subtask, prefix, streams)
+        yield from of_subtask(subtask, prefix, streams, whole=whole)
 
 
-def of_subtask(subtask: SubtaskState, prefix: int, streams: Streams, keyed: bool = True) -> Iterator[Entry]:
+def of_subtask(
+    subtask: SubtaskState, prefix: int, streams: Streams, keyed: bool = True, whole: bool = False
+) -> Iterator[Entry]:
     """`keyed`: its managed keyed state as well."""
     if subtask.finished:
         yield "finished", b"%d" % subtask.index, b""
     handles = ((("", subtask.managed_keyed),) if keyed else ()) + (("raw ", subtask.raw_keyed),)
     for role, handle in handles:
-        yield from _keyed(handle, prefix, streams, role)
+        yield from _keyed(handle, prefix, streams, role, whole)
     for role, part in (("", subtask.managed_operator), ("raw ", subtask.raw_operator)):
         if part is not None:
             yield from _partitioned(part, streams, role)
@@ -92,8 +95,14 @@ def of_subtask(subtask: SubtaskState, prefix: int, streams: Streams, keyed: bool
         yield from _channels(side, channels, streams)
 
 
-def _keyed(handle: KeyedHandle | None, prefix: int, streams: Streams, role: str) -> Iterator[Entry]:
+def _keyed(
+    handle: KeyedHandle | None, prefix: int, streams: Streams, role: str, whole: bool
+) -> Iterator[Entry]:
     match handle:
+        case KeyGroups() if whole:
+            # Where its key groups begin stands in the metadata: a file is the same only if they are.
+            content = b"" if handle.stream is None else _digest(streams.chunks(handle.stream))
+            yield f"{role}file of key groups", b"%d " % handle.first + handle.offsets.raw, content
         case KeyGroups():
             yield from _key_groups(handle, prefix, streams, role)
         case Incremental():
@@ -105,7 +114,7 @@ def _keyed(handle: KeyedHandle | None, prefix: int, streams: Streams, role: str)
                     yield f"{role}rocksdb", key, b"" if stream is None else _digest(streams.chunks(stream))
         case Changelog():
             for inner in (*handle.bases, *handle.deltas):
-                yield from _keyed(inner, prefix, streams, role)
+                yield from _keyed(inner, prefix, streams, role, whole)
         case FileDelta():
             for offset, stream in handle.parts:
                 if stream is not None:
@@ -191,18 +200,18 @@ def _channels(side: str, channels: tuple[ChannelHandle, ...], streams: Streams) 
 
 
 def _blocks(found: Iterable[Entry]) -> Iterator[tuple[str, Block]]:
-    from stateshift.formats.blocks import Block, binary  # loads Arrow, for which no plan should wait
+    from stateshift.formats.blocks import BLOCK_BYTES, Block, binary  # loads Arrow, for which no plan should wait
 
     held: dict[str, tuple[list[bytes | None], list[bytes | None]]] = {}
-    count = 0
+    count = size = 0
     for store, key, value in found:
         keys, values = held.setdefault(store, ([], []))
         keys.append(key)
         values.append(value)
-        count += 1
-        if count >= RECORDS_MAX:
+        count, size = count + 1, size + len(key) + len(value)
+        if count >= RECORDS_MAX or size >= BLOCK_BYTES:
             yield from ((name, Block(binary(k), binary(v))) for name, (k, v) in held.items())
-            held, count = {}, 0
+            held, count, size = {}, 0, 0
     yield from ((name, Block(binary(k), binary(v))) for name, (k, v) in held.items())
 
 

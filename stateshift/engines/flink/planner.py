@@ -300,14 +300,14 @@ def _compares(
 ) -> Iterator[CompareImages]:
     if job.verify == "none":
         return
-    there = json.dumps({"root": target, "image": ""})
     for number, (survey, taken) in enumerate(zip(surveys, choice.taken, strict=True)):
         if not taken.operators:
             continue
         image, sizes = survey.images[0], {file.path: file.size for file in survey.files}
         own = {shard.operator: shard for shard in image.shards}
         here = tuple(replace(own[old], operator=new[0]) for old, new in taken.operators.items())
-        told = {"root": survey.location, "image": image.path, "moved": taken.moved,
+        whole = sorted(new[0] for old, new in taken.operators.items() if (number, old) not in scale.operators)
+        told = {"root": survey.location, "image": image.path, "moved": taken.moved, "whole": whole,
                 "as": {new[0]: old for old, new in taken.operators.items()}}  # fmt: skip
         yield CompareImages(
             name=f"compare/{number}",
@@ -322,7 +322,7 @@ def _compares(
             paths=(),
             settings={SETTING: json.dumps(told, sort_keys=True)},
             size=sum(sizes.get(path, 0) for path in {path for shard in here for path in shard.files}),
-            target_settings={SETTING: there},
+            target_settings={SETTING: json.dumps({"root": target, "image": "", "whole": whole})},
         )
 
 

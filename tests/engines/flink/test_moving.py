@@ -10,14 +10,16 @@ import pytest
 
 from stateshift.engines.flink.choosing import metadata_of, places_of
 from stateshift.engines.flink.deep import everything
-from stateshift.engines.flink.entries import of_operator
+from stateshift.engines.flink.entries import SETTING, of_operator
 from stateshift.engines.flink.reading import Streams
 from stateshift.errors import PlanError
 from stateshift.formats.flink.key_groups import groups_of
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.metadata import decode_metadata
+from stateshift.formats.flink.stream_handles import RelativeFile
 from stateshift.formats.uid import flink_operator_id
 from stateshift.spec import Spec, parse_spec
+from stateshift.step.images import CompareImages
 from stateshift.storage.memory import MemoryDisk
 from tests.contracts.faulty import Effects, Faulty, Killed, at
 from tests.engines.flink import golden
@@ -37,12 +39,12 @@ def spec_of(*sources: str, **job: Any) -> Spec:
     return parse_spec(json.dumps({"version": 1, "engine": "flink", "jobs": [plain]}))
 
 
-def entries(disk: MemoryDisk, location: str) -> dict[str, list[tuple[str, bytes, bytes]]]:
+def entries(disk: MemoryDisk, location: str, whole: bool = False) -> dict[str, list[tuple[str, bytes, bytes]]]:
     """By operator, in an order that says nothing."""
     storage, survey = golden.looked_at(disk, location)
     image = survey.images[0]
     streams = Streams(storage.chunks, places_of(image))
-    return {o.id.hex(): sorted(of_operator(o, streams)) for o in metadata_of(image).operators}
+    return {o.id.hex(): sorted(of_operator(o, streams, whole)) for o in metadata_of(image).operators}
 
 
 @pytest.mark.row("IF-6", "IF-8", "IF-9", "IF-10", "IF-12")
@@ -63,6 +65,39 @@ def test_any_image_becomes_one_folder_that_holds_the_same_and_can_lie_anywhere(g
     assert survey.images[0].embedded == ()
     assert [f for f in survey.images[0].findings if f.level != "note"] == []
     assert list(everything(storage, survey.images[0])) == []
+
+
+@pytest.mark.parametrize("case", ["count-canonical-rocksdb", "count-native-hashmap", "kinds-compressed"])
+def test_key_groups_copied_as_they_are_differ_if_one_byte_of_their_file_does(ground: Ground, case: str) -> None:
+    source = golden.write(ground.disk, f"flink-2.3.0/{case}")
+    ground.apply(spec_of(source))
+    wanted = entries(ground.disk, source, whole=True)
+    assert entries(ground.disk, TARGET, whole=True) == wanted
+    own = [o for o in metadata_of(golden.looked_at(ground.disk, TARGET)[1].images[0]).operators if o.subtasks]
+    handles = [(o.id.hex(), s.managed_keyed) for o in own for s in o.subtasks or ()]
+    files = [(id_, h.stream) for id_, h in handles if isinstance(h, KeyGroups)]
+    for id_, stream in files:
+        assert isinstance(stream, RelativeFile)
+        held = ground.held(TARGET)[stream.path]
+        for place in (0, stream.size // 2, stream.size - 1):
+            ground.put(f"{TARGET}/{stream.path}", held[:place] + bytes((held[place] ^ 1,)) + held[place + 1 :])
+            assert entries(ground.disk, TARGET, whole=True)[id_] != wanted[id_]
+        ground.put(f"{TARGET}/{stream.path}", held)
+    assert files and entries(ground.disk, TARGET, whole=True) == wanted
+
+
+@pytest.mark.parametrize(
+    ("change", "whole"), [({}, True), ({"parallelism": 3}, False), ({"max_parallelism": 32}, False)]
+)
+def test_only_operators_that_are_dealt_anew_are_compared_entry_by_entry(
+    ground: Ground, change: dict[str, int], whole: bool
+) -> None:
+    source = golden.write(ground.disk, f"flink-2.3.0/{ONE}")
+    transform = [{"kind": "rescale", **change}] if change else []
+    steps = [s for p in ground.propose(spec_of(source, transform=transform)).plans[0].phases for s in p.steps]
+    (compare,) = [step for step in steps if isinstance(step, CompareImages)]
+    counted = flink_operator_id("orders-count")
+    assert [counted in json.loads(side.settings[SETTING])["whole"] for side in compare.sides] == [whole, whole]
 
 
 @pytest.mark.row("IF-7")
