@@ -55,24 +55,26 @@ def main() -> None:
         "copies": lambda: copies(options.megabytes, options.rounds),
         "programs": lambda: programs(few, options.rounds),
     }
-    written = set(options.what) == set(WHAT) and set(options.megabytes) == set(SIZES)
-    text = head()
-    print(text, flush=True)
     for what in (one for one in WHAT if one in options.what):
-        table = tables[what]()
+        table = f"{tables[what]()}\n{datetime.now():%Y-%m-%d %H:%M}, the load {os.getloadavg()[0]:.1f}.\n"
         print(table, flush=True)
-        text += f"\n{table}"
-    if written:
+        if set(options.megabytes) == set(SIZES):
+            kept(what).write_text(table, encoding="utf-8")
+    if all(kept(what).exists() for what in WHAT):
+        text = "\n".join([head(), *(kept(what).read_text(encoding="utf-8") for what in WHAT)])
         RESULTS.write_text(text, encoding="utf-8")
 
 
+def kept(what: str) -> Path:
+    return folder() / f"table-{what}.md"
+
+
 def head() -> str:
-    cores, load = os.cpu_count(), os.getloadavg()[0]
     return f"""# Flink's savepoints, beside cp, Flink and its State Processor API
 
-`./scripts/bench/flink` on {cores} cores, Linux, Python {platform.python_version()}, Flink {FLINK};
-{datetime.now():%Y-%m-%d %H:%M}, with a load of {load:.1f} before it. Seconds of whole processes, taken in turn: medians of the rounds and (least / most).
-Ratios are of one round, ours by the other's: below 1 ours is faster.
+`./scripts/bench/flink` on {os.cpu_count()} cores, Linux, Python {platform.python_version()}, Flink {FLINK}. Seconds of
+whole processes, taken in turn: medians of the rounds and (least / most). Ratios are of one round, ours by the other's:
+below 1 ours is faster.
 """
 
 
@@ -106,7 +108,7 @@ def copies(sizes: Sequence[int], rounds: int) -> str:
 of both sides, publish. Beside it `cp -r` of the same files and `sha256sum` of the copies. *Without start* subtracts the
 same command on a savepoint of a few KiB, of the same round. Goal at 2000 MB: at most 1.0 without start.
 
-| MB | command | ours, s | start, s | cp, s | and sha256sum, s | by these | without start | without start, by cp | rounds |
+| MB | command | ours, s | start, s | cp, s | and sha256sum | by these | without start | without start, by cp | rounds |
 |---|---|---|---|---|---|---|---|---|---|""",
         *rows, ""])  # fmt: skip
 
