@@ -21,11 +21,14 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any
 
+from stateshift.engines.registry import recognised
 from stateshift.engines.spark.entries.changes import Change, Changes
 from stateshift.engines.spark.entries.folding import folded
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.errors import PlanError
 from stateshift.formats.blocks import block_of
+from stateshift.look import exporting_flink
+from stateshift.look.exporting_flink import FlinkExport
 from stateshift.look.lines import lines_of
 from stateshift.look.pieces import Piece, key_of, part_of, value_of
 from stateshift.look.selecting import Opened, Wanted, check_wanted, opened, operator_id
@@ -126,25 +129,32 @@ class Export:
 
 def export(
     location: str, to: str, wanted: Wanted | None = None, opening: Callable[[str], Storage] = open_patiently
-) -> Export:
+) -> Export | FlinkExport:
     """What would be exported to `to`; everything that can be refused without reading the state is refused here."""
     wanted = wanted or Wanted()
     format = _format(to)
+    if recognised(opening(locations.normal(location, os.getcwd()))) == "flink":
+        _refuse_inside(location, to)
+        return exporting_flink.export(location, wanted, format, opening)
     found = opened(location, opening, wanted.batch)
     check_wanted(found, wanted)
     if wanted.changes is not None:
         _check_changes(found, *wanted.changes)
-    if to != STDOUT:
-        target = locations.normal(to, os.getcwd())
-        if relation(target, locations.normal(location, os.getcwd())) in ("same", "inside"):
-            raise PlanError(f"{to} lies inside of what is exported", hint="name a file outside of the checkpoint")
+    _refuse_inside(location, to)
     made = Export(found, wanted, format)
     if format != "jsonl":
         made._only_view()
     return made
 
 
-def save(made: Export, to: str, opening: Callable[[str], Storage] = open_patiently) -> int:
+def _refuse_inside(location: str, to: str) -> None:
+    if to != STDOUT:
+        target = locations.normal(to, os.getcwd())
+        if relation(target, locations.normal(location, os.getcwd())) in ("same", "inside"):
+            raise PlanError(f"{to} lies inside of what is exported", hint="name a file outside of the checkpoint")
+
+
+def save(made: Export | FlinkExport, to: str, opening: Callable[[str], Storage] = open_patiently) -> int:
     """Write the export to a file, whole or not at all; its bytes."""
     target = locations.normal(to, os.getcwd())
     storage = opening(locations.parent(target))

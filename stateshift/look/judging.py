@@ -66,7 +66,7 @@ def restartable(
         if _begins(image):
             findings.append(Finding("note", f"{image.path or location} has not committed a batch: a job begins with "
                                     "batch 0, as it was planned"))  # fmt: skip
-        elif image.epoch is None:
+        elif image.epoch is None and engine.name == "spark":
             findings.append(Finding("refuse", f"{image.path or location} has not committed a batch"))
         epochs = image.epochs
         if thorough:

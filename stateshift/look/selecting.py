@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from shlex import quote
 
-from stateshift.engines.registry import recognised
 from stateshift.engines.spark import survey as spark_survey
 from stateshift.engines.spark.entries.views import Views, views_of
 from stateshift.errors import MissingFile, PlanError
@@ -72,11 +71,6 @@ def opened(location: str, opening: Callable[[str], Storage], batch: int | None =
         raise PlanError(f"{location} is a single file, not a checkpoint", hint=hint)
     if not whole.files:
         raise MissingFile(f"nothing is at {location}", location=location, hint=look_there)
-    if not whole.images and recognised(storage) == "flink":
-        raise PlanError(
-            f"{location} is an image of Flink, whose state cannot be exported yet",
-            hint=f"its entries are shown by: stateshift inspect {quote(location)} --entries --json",
-        )
     if not whole.images:
         raise PlanError(f"{location} holds no checkpoint", hint=look_there)
     if batch is not None:

@@ -32,7 +32,7 @@ class Tables:
         key, value = self._type(view.key), self._type(view.value)
         kinds = [pa.field("key", key), pa.field("value", pa.list_(value) if view.many else value)]
         self._schema = pa.schema([*(_CHANGE if changes else ()), *_PLACE, *kinds])
-        self._out = _Pieces()
+        self._out = Pieces()
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         try:
@@ -89,7 +89,7 @@ class Tables:
         return pa.null() if self._parquet and not columns.types else arrow_type(columns)
 
 
-class _Pieces(io.RawIOBase):
+class Pieces(io.RawIOBase):
     """A file that forgets what was taken from it."""
 
     def __init__(self) -> None:

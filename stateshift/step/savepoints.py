@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 from stateshift.clusters.protocol import SavepointCluster, SavepointRequest, StopRequest, Submission
+from stateshift.errors import ClusterError
 from stateshift.step.marks import NoFiles, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.world import World
@@ -75,7 +76,10 @@ class TakeSavepoint(NoFiles):
             return []
         if evidence is None:
             # Begun, and the job does not run: it has ended with this savepoint, or before it was asked to.
-            evidence = self.run(world)
+            try:
+                evidence = self.run(world)
+            except ClusterError as error:
+                return [f"{self.job} ({self.job_id}) does not run, and no savepoint of it is known: {error.fact}"]
         image = evidence["image"]
         if self.restart is None:
             return [f"{self.job} is stopped: start it again from {image} (no source_submit in the spec)"]

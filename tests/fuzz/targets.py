@@ -35,7 +35,8 @@ def entries(*names: str) -> tuple[str, ...]:
 
 def all_targets() -> dict[str, Target]:
     """By name. The modules are imported here, so that who instruments code can do so first."""
-    from tests.fuzz import avro_rows, logs, ours, rows, state, tables, whole
+    from tests.fuzz import avro_rows, flink, logs, ours, rows, state, tables, whole
 
-    found = [target for module in (logs, rows, avro_rows, state, tables, whole, ours) for target in module.TARGETS]
+    modules = (logs, rows, avro_rows, state, tables, whole, flink, ours)
+    found = [target for module in modules for target in module.TARGETS]
     return {target.name: target for target in found}

@@ -90,6 +90,7 @@ def test_a_jobmanager_that_crashed_is_started_again_where_it_was(servers: Server
     assert cluster_of(servers, "flink-a").ask("/overview")["slots-total"] == 8
 
 
+@pytest.mark.slow  # downloads another Flink
 def test_another_version_and_further_configuration_are_asked_for_by_environment(tmp_path: Path) -> None:
     conf = tmp_path / "conf"
     conf.write_text("# more\ntaskmanager.memory.segment-size: 4kb\ntaskmanager.memory.task.heap.size: 256m\n")

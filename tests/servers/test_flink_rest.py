@@ -28,7 +28,7 @@ pytestmark = pytest.mark.servers
 KEYS = 7
 
 
-@pytest.fixture(scope="module", params=["flink-a", "flink-1.20"])
+@pytest.fixture(scope="module", params=["flink-a", pytest.param("flink-1.20", marks=pytest.mark.slow)])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Servers, str]]:
     with group(tmp_path_factory.mktemp("flink"), request.param) as servers:
         yield servers, request.param

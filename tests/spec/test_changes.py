@@ -30,6 +30,10 @@ GOOD = [
      "widen": {"count": "long", "other": "long"}, "widen_key": {"id": "long"}, "rename_key": {"id": "number"},
      "nullable": ["*"], "nullable_key": ["id"]},
 ]  # fmt: skip
+OF_FLINK = [
+    {"kind": "rescale", "parallelism": 3, "max_parallelism": 256},
+    {"kind": "convert", "flink": "1.20"},
+]  # fmt: skip
 
 
 def spec(changes: Any, **job: Any) -> dict[str, Any]:
@@ -49,8 +53,16 @@ def test_a_change_is_read_as_it_is_written(change: dict[str, Any]) -> None:
     assert parse_spec(json.dumps(spec([change]))).jobs[0].transform == (change,)
 
 
+@pytest.mark.parametrize("change", OF_FLINK, ids=json.dumps)
+def test_a_change_of_flink_s_images_is_read_for_a_job_of_flink_s_and_for_no_other(change: dict[str, Any]) -> None:
+    asked = {**spec([change]), "engine": "flink"}
+    VALIDATOR.validate(asked)
+    assert parse_spec(json.dumps(asked)).jobs[0].transform == (change,)
+    assert refused([change]) == [("/jobs/0/transform", "a change of Flink's images, for a job of Spark")]
+
+
 def test_there_is_an_example_of_every_kind() -> None:
-    assert {change["kind"] for change in GOOD} == set(TRANSFORMS)
+    assert {change["kind"] for change in (*GOOD, *OF_FLINK)} == set(TRANSFORMS)
 
 
 def test_keys_kinds_and_numbers_may_be_spelled_loosely() -> None:

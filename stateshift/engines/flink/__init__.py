@@ -1,0 +1,11 @@
+"""Flink: savepoints and checkpoints surveyed, read as entries, verified and rewritten, without a JVM.
+
+    planner, transforms       the plan of a job, and the pure transforms that it names
+    findings                  what a person should know first: refusals, warnings, notes
+    choosing, editing         which operators of which images go along, and what becomes of the metadata
+    rescaling                 keyed state for other subtasks, and for another number of key groups
+    survey, operators         what is there: files, operators, states, how evenly key groups are filled
+    deep, showing             everything read to its end  |  entries decoded, for a person
+    entries                   the state, with files and subtasks forgotten: what images are compared by
+    reading, places, layout   bytes of an image, where its files lie, and names
+"""

@@ -162,7 +162,7 @@ def _dealt(files: list[_File], groups: range, streams: Streams, was: int, become
         for group, content in sections_of(file.handle, streams):
             plain = uncompressed(content) if header.compressed else content
             for number, key, raw in entries(plain, old, group):
-                code = _hash_of(header, number, key[old:])
+                code = hash_of(header, number, key[old:])
                 if key_group(code, was) != group:
                     raise Incompatible(
                         f"a key of group {group} does not belong there by its hash: the job hashes its keys in a way "
@@ -179,7 +179,7 @@ def _dealt(files: list[_File], groups: range, streams: Streams, was: int, become
     return _part(bytes(head), groups, ordered)
 
 
-def _hash_of(header: Header, state: int, key: bytes) -> int:
+def hash_of(header: Header, state: int, key: bytes) -> int:
     """Of the key that an entry begins with; of a timer, behind its time."""
     data = Input(key, "a key")
     if header.states[state].kind == "timers":

@@ -155,6 +155,18 @@ def test_a_key_that_says_it_belongs_to_another_group_is_found_by_reading_it() ->
     assert "a key of another group" in found.message
 
 
+def test_a_max_parallelism_that_was_only_written_down_is_found_by_hashing_the_keys() -> None:
+    """Flink would say so on the TaskManager, once the job runs."""
+    disk = MemoryDisk()
+    storage = disk.open(golden.write(disk, "flink-2.3.0/count-canonical-hashmap"))
+    image = decode_metadata(storage.read("_metadata"))
+    edited = replace(image, operators=tuple(replace(o, max_parallelism=32) for o in image.operators))
+    storage.write("_metadata", lambda: iter((encode_metadata(edited),)))
+    storage, survey = golden.looked_at(disk, storage.location)
+    (found,) = everything(storage, survey.images[0])
+    assert "lie in other key groups" in found.message
+
+
 def test_metadata_that_is_cut_short_is_told_with_its_place() -> None:
     disk = MemoryDisk()
     location = golden.write(disk, "flink-2.3.0/count-canonical-hashmap")

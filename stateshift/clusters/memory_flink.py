@@ -1,0 +1,79 @@
+"""The in-memory twin of a cluster that writes savepoints: jobs are values, and a savepoint is what a test says it is.
+
+    cluster = MemoryFlink(take=...)      take(location) puts an image there
+    cluster.run("orders", "orders-id")   a job that somebody else started; its id is what it is known by
+    lose_savepoints(n)                   the next n savepoints are taken, and the answer is lost
+
+A job that is restored has completed a checkpoint as soon as somebody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from stateshift.clusters.memory import MemoryCluster, MemoryJob
+from stateshift.clusters.protocol import (
+    JobProgress,
+    JobState,
+    JobStatus,
+    RunningJob,
+    SavepointRequest,
+    StopRequest,
+    Submission,
+)
+from stateshift.errors import ClusterError
+
+
+class MemoryFlink(MemoryCluster):
+    def __init__(self, take: Callable[[str], None], on_start: Callable[[Submission], None] | None = None) -> None:
+        super().__init__(version="2.3.0", on_start=on_start)
+        self.savepoints: dict[str, str] = {}  # by tag
+        self.epoch = 1_000
+        self._take = take
+        self._lost = 0
+
+    def run(self, job: str, location: str) -> None:
+        """`location` is its id: what it was started from is nobody's business."""
+        self.jobs.append(MemoryJob(job, "", None, JobStatus(JobState.RUNNING, location)))
+
+    def lose_savepoints(self, times: int = 1) -> None:
+        self._lost += times
+
+    def running(self, job: str) -> tuple[RunningJob, ...]:
+        with self._lock:
+            found = [one for one in self.jobs if job in (one.status.id, one.job)]
+            return tuple(RunningJob(one.status.id or "", one.job, one.status.state) for one in found)
+
+    def savepoint(self, request: SavepointRequest) -> str:
+        with self._lock:
+            if request.tag not in self.savepoints:
+                index = next((i for i, job in enumerate(self.jobs) if self._runs(job, request.job_id)), None)
+                if index is None:
+                    raise ClusterError(f"{request.job_id} does not run", cluster=self.name, job=request.job_id)
+                location = f"{request.directory}/savepoint-{len(self.savepoints) + 1}"
+                self._take(location)
+                self.savepoints[request.tag] = location
+                if request.stop or request.cancel:
+                    job = self.jobs[index]
+                    self.jobs[index] = replace(job, status=replace(job.status, state=JobState.FINISHED))
+            if self._lost:
+                self._lost -= 1
+                raise ClusterError("no answer", cluster=self.name, job=request.job_id)
+            return self.savepoints[request.tag]
+
+    def progress(self, tag: str) -> JobProgress:
+        with self._lock:
+            job = next((job for job in self.jobs if job.tag == tag), None)
+            alive = job is not None and job.status.state is JobState.RUNNING
+            restored = job.location if job is not None and job.location else None
+            return JobProgress(restored, None, self.epoch if alive else None, alive)
+
+    def _runs(self, job: MemoryJob, id: str) -> bool:
+        return job.status.id == id and job.status.state.alive
+
+    def _meant(self, job: MemoryJob, request: StopRequest) -> bool:
+        ids = request.options.get("job_ids")
+        if isinstance(ids, list | tuple):
+            return job.status.id in ids
+        return super()._meant(job, request)

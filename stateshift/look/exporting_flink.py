@@ -1,0 +1,92 @@
+"""A Flink image's state as rows for other programs: Parquet, Arrow or JSON lines. Reads only, but for the file.
+
+    operator | store (the state's name) | shard (the subtask) | key | value
+
+In JSON lines, keys and values are JSON. A Parquet or an Arrow file has one schema, and what a state's key looks like
+only its serializers know: there they are the same JSON as text. What takes the job's own classes is shown as its bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from shlex import quote
+from typing import Any
+
+from stateshift.engines.flink.choosing import metadata_of, places_of
+from stateshift.engines.flink.reading import Streams
+from stateshift.engines.flink.showing import Shown, shown
+from stateshift.engines.registry import FLINK, surveyed
+from stateshift.errors import PlanError
+from stateshift.look.selecting import Wanted
+from stateshift.look.tables import Pieces
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Image
+
+ROWS = 16_384
+
+
+@dataclass
+class FlinkExport:
+    """What is to be exported. `chunks` gives the file's bytes once; `entries` counts them meanwhile."""
+
+    image: Image
+    streams: Streams
+    wanted: Wanted
+    format: str
+    entries: int = 0
+
+    def chunks(self) -> Iterator[bytes]:
+        self.entries = 0
+        return self._lines() if self.format == "jsonl" else self._table()
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        names = {operator.id: operator.uid or operator.id for operator in self.image.operators}
+        for one in shown(metadata_of(self.image), self.streams):
+            if self._fits(one, names[one.operator]):
+                self.entries += 1
+                yield {"operator": names[one.operator], "store": one.state, "shard": one.subtask, "key": one.key,
+                       "value": one.value}  # fmt: skip
+
+    def _fits(self, one: Shown, name: str) -> bool:
+        return self.wanted.operator in (None, name, one.operator) and self.wanted.store in (None, one.state)
+
+    def _lines(self) -> Iterator[bytes]:
+        rows = self._rows()
+        while some := list(islice(rows, ROWS)):
+            yield "".join(f"{json.dumps(row)}\n" for row in some).encode("ascii")
+
+    def _table(self) -> Iterator[bytes]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        text = pa.string()
+        schema = pa.schema([("operator", text), ("store", text), ("shard", pa.int32()), ("key", text), ("value", text)])
+        out = Pieces()
+        writer = pq.ParquetWriter(out, schema) if self.format == "parquet" else pa.ipc.new_file(out, schema)
+        rows = self._rows()
+        while some := list(islice(rows, ROWS)):
+            plain = [{**row, "key": json.dumps(row["key"]), "value": json.dumps(row["value"])} for row in some]
+            writer.write_table(pa.Table.from_pylist(plain, schema))
+            yield out.taken()
+        writer.close()
+        yield out.taken()
+
+
+def export(location: str, wanted: Wanted, format: str, opening: Callable[[str], Storage]) -> FlinkExport:
+    if wanted.batch is not None or wanted.changes is not None:
+        raise PlanError("a Flink image holds one epoch, and no changes: there is no --batch and no --changes",
+                        hint=f"stateshift inspect {quote(location)}")  # fmt: skip
+    storage, survey = surveyed(FLINK, location, opening)
+    image = survey.images[0] if survey.images else None
+    refused = next((f for f in image.findings if f.level == "refuse"), None) if image is not None else None
+    if image is None or refused is not None:
+        why = refused.message if refused is not None else f"{location} holds no Flink image"
+        raise PlanError(f"the state is not whole: {why}", hint=f"stateshift verify {quote(location)}")
+    names = [name for operator in image.operators for name in (operator.uid, operator.id) if name]
+    if wanted.operator is not None and wanted.operator not in names:
+        known = ", ".join(operator.uid or operator.id for operator in image.operators)
+        raise PlanError(f"{location} has no operator {wanted.operator}", hint=f"its operators: {known}")
+    return FlinkExport(image, Streams(storage.chunks, places_of(image)), wanted, format)

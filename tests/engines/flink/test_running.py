@@ -1,0 +1,170 @@
+"""Jobs that run are stopped with savepoints, moved and started elsewhere: on a disk and a cluster in memory, with lost
+answers and kills at every effect. The real thing is in tests/servers/test_flink_moves.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift.clusters.memory_flink import MemoryFlink
+from stateshift.errors import ClusterError, PlanError, StateshiftError
+from stateshift.formats.uid import flink_operator_id
+from stateshift.spec import Spec, parse_spec
+from tests.contracts.faulty import Effects, Faulty, Killed, at
+from tests.engines.flink import golden
+from tests.support.checkpoints import put
+from tests.support.ground import Ground
+
+TWO = "flink-2.3.0/count-two"
+TAKEN, TARGET = "file:///taken", "file:///there/orders"
+CLUSTERS = {"old": {"kind": "command", "find": "f", "submit": "s", "stop": "t"}}
+
+
+def place(folder: Path) -> tuple[Ground, MemoryFlink]:
+    """A job `orders-id` runs; its savepoint is the golden one."""
+    ground = Ground(folder)
+
+    def take(location: str) -> None:
+        top = golden.FOLDER / TWO / golden.told(TWO)["image"]
+        for file in sorted(top.iterdir()):
+            put(ground.disk.open(location), file.name, file.read_bytes())
+
+    flink = MemoryFlink(take)
+    flink.run("orders", "orders-id")
+    ground.cluster = flink
+    return ground, flink
+
+
+def job(name: str = "orders", **more: Any) -> dict[str, Any]:
+    return {
+        "name": name, "job_ids": ["orders-id"], "source_cluster": "old", "target_cluster": "old",
+        "target_directory": TAKEN, "new_savepoint_path": f"file:///there/{name}", "submit": {"command": "go"},
+        "source_submit": {"command": "back"}, **more,
+    }  # fmt: skip
+
+
+def spec_of(*jobs: dict[str, Any], **beside: Any) -> Spec:
+    jobs = jobs or (job(),)
+    return parse_spec(json.dumps({"version": 1, "engine": "flink", "clusters": CLUSTERS, "jobs": list(jobs), **beside}))
+
+
+@pytest.mark.row("IF-2")
+def test_a_running_job_ends_with_its_savepoint_and_starts_from_the_new_one(tmp_path: Path) -> None:
+    ground, flink = place(tmp_path)
+    report = ground.apply(spec_of())
+    assert report.state == "finished"
+    assert [submission.location for submission in flink.submissions] == [TARGET]
+    assert list(flink.savepoints.values()) == [f"{TAKEN}/savepoint-1"]
+    assert "_metadata" in ground.held(TARGET)
+    assert [running.state for running in flink.running("orders-id")] == ["finished"]
+
+
+def test_the_plan_of_a_running_job_takes_a_savepoint_and_says_what_comes_later(tmp_path: Path) -> None:
+    ground, flink = place(tmp_path)
+    halt, move = ground.propose(spec_of()).plans
+    assert [step.kind for step in halt] == ["TakeSavepoint"]
+    assert move.provisional
+    assert any("once they are taken" in finding.message for finding in move.findings)
+    assert flink.savepoints == {}
+
+
+@pytest.mark.row("T-21")
+@pytest.mark.parametrize(("cancel", "words"), [(True, "between its savepoint and its cancellation"),
+                                               (False, "the old job goes on")])  # fmt: skip
+def test_records_that_would_be_lost_or_doubled_are_told_before(tmp_path: Path, cancel: bool, words: str) -> None:
+    ground, flink = place(tmp_path)
+    spec = spec_of(job(cancel_job=cancel))
+    assert any(words in finding.message for plan in ground.propose(spec).plans for finding in plan.findings)
+    ground.apply(spec)
+    assert [running.state for running in flink.running("orders-id")] == ["finished" if cancel else "running"]
+
+
+@pytest.mark.row("IF-13")
+def test_jobs_that_divide_one_take_one_savepoint(tmp_path: Path) -> None:
+    ground, flink = place(tmp_path)
+    parts = {
+        name: [f"{name}-{part}" for part in ("source", "count", "lines")] for name in ("orders", "payments")
+    }
+    ground.apply(spec_of(*(job(name, operators=uids) for name, uids in parts.items())))
+    assert len(flink.savepoints) == 1
+    for name, uids in parts.items():
+        image = golden.looked_at(ground.disk, f"file:///there/{name}")[1].images[0]
+        assert {operator.id for operator in image.operators} == set(map(flink_operator_id, uids))
+
+
+def test_an_operator_that_no_job_takes_along_stops_the_run_and_the_old_job_goes_on(tmp_path: Path) -> None:
+    ground, flink = place(tmp_path)
+    jobs = (job("orders", operators=["orders-count"]), job("payments", operators=["payments-count"]))
+    with pytest.raises(PlanError, match="none of the jobs that divide this workflow takes them along"):
+        ground.apply(spec_of(*jobs))
+    assert [(s.location, s.options) for s in flink.submissions] == [(f"{TAKEN}/savepoint-1", {"command": "back"})]
+
+
+def test_a_job_that_does_not_run_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    ground, flink = place(tmp_path)
+    flink.jobs.clear()
+    with pytest.raises(PlanError, match="no savepoint can be taken") as refused:
+        ground.apply(spec_of())
+    assert "existing_savepoint_paths" in (refused.value.hint or "")
+
+
+def test_a_savepoint_whose_answer_was_lost_is_the_one_that_counts(tmp_path: Path) -> None:
+    ground, flink = place(tmp_path)
+    flink.lose_savepoints()
+    with pytest.raises(ClusterError, match="no answer"):
+        ground.apply(spec_of())
+    assert ground.resume().state == "finished"
+    assert len(flink.savepoints) == 1
+
+
+def test_taken_back_the_old_job_is_started_from_its_savepoint_once(tmp_path: Path) -> None:
+    ground, flink = place(tmp_path)
+    flink.epoch = 0  # the new job never completes a checkpoint
+    with pytest.raises(ClusterError, match="has committed nothing"):
+        ground.apply(spec_of())
+    ground.rollback()
+    back = [submission for submission in flink.submissions if submission.options == {"command": "back"}]
+    assert [submission.location for submission in back] == [f"{TAKEN}/savepoint-1"]
+    assert ground.held(TARGET) == {}
+
+
+def test_a_job_restored_from_another_image_is_not_taken_for_ours(tmp_path: Path) -> None:
+    ground, flink = place(tmp_path)
+
+    def start(submission: Any) -> None:
+        flink.jobs[-1] = type(flink.jobs[-1])("orders", "file:///elsewhere", submission.tag, flink.jobs[-1].status)
+
+    flink._on_start = start
+    with pytest.raises(ClusterError, match="was restored from file:///elsewhere"):
+        ground.apply(spec_of())
+
+
+def test_a_run_killed_at_any_effect_ends_with_one_savepoint_and_one_job(tmp_path: Path) -> None:
+    unharmed, flink = place(tmp_path / "unharmed")
+    counted = Effects()
+    unharmed.wrap = lambda storage: Faulty(storage, counted)
+    unharmed.apply(spec_of())
+    assert len(counted.seen) > 20
+    for number in range(1, len(counted.seen) + 1):
+        ground, flink = place(tmp_path / str(number))
+        effects = Effects(at(number, Killed))
+        ground.wrap = lambda storage, effects=effects: Faulty(storage, effects)  # type: ignore[misc]
+        with pytest.raises(Killed):
+            ground.apply(spec_of())
+        ground.wrap = lambda storage: storage
+        ground.resume()
+        assert ground.held(TARGET) == unharmed.held(TARGET), f"killed at effect {number}"
+        assert (len(flink.savepoints), len(flink.submissions)) == (1, 1)
+
+
+@pytest.mark.parametrize("fault", ["fail", "lose_answers", "delay", "lose_savepoints"])
+def test_whatever_the_cluster_does_one_job_is_started(tmp_path: Path, fault: str) -> None:
+    ground, flink = place(tmp_path)
+    getattr(flink, fault)()
+    with pytest.raises(StateshiftError):
+        ground.apply(spec_of())
+    assert ground.resume().state == "finished"
+    assert (len(flink.savepoints), len(flink.submissions)) == (1, 1)
