@@ -18,6 +18,8 @@ from stateshift.spec import JobSpec
 from stateshift.survey import Facts, Finding, Image, Survey
 
 KRYO = "KryoSerializerSnapshot"
+# The clusters that can be asked for savepoints, and for a job's progress since.
+ASKABLE = ("flink_rest", "memory")
 # What `transform` may ask of a Flink image.
 CHANGES = ("drop", "rename", "merge", "convert", "rescale")
 
@@ -62,13 +64,24 @@ def of_clusters(facts: Facts) -> Iterator[Finding]:
     for cluster in (facts.source_cluster, facts.target_cluster):
         if cluster is not None:
             yield from cluster.findings
+    theirs = facts.target_cluster
+    if theirs is not None and theirs.kind not in ASKABLE:
+        yield Finding("note", f"{theirs.name} ({theirs.kind}) is not asked how far the job comes: a run ends once it "
+                      "has taken the job")  # fmt: skip
 
 
 def of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     """Before savepoints are taken of running jobs."""
     assert job.flink is not None, "only who names jobs is asked for their savepoints"
     cluster = facts.source_cluster
-    if cluster is not None and cluster.state not in ("running", "unknown"):
+    if cluster is not None and cluster.kind not in ASKABLE:
+        yield Finding(
+            "refuse",
+            f"{cluster.name} ({cluster.kind}) cannot be asked for a savepoint",
+            hint='give it "kind": "flink_rest" and its "url"; or take the savepoint yourself, and name it in '
+            '"existing_savepoint_paths"',
+        )
+    elif cluster is not None and cluster.state not in ("running", "unknown"):
         yield Finding(
             "refuse",
             f"{', '.join(job.flink.job_ids)} on {cluster.name}: {cluster.state}, and no savepoint can be taken",
@@ -144,6 +157,11 @@ def _only(job: JobSpec, kind: str, *keys: str) -> bool:
 def of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     target = facts.target
     if job.target is None:
+        several = job.flink is not None and max(len(job.flink.job_ids), len(job.flink.existing_savepoints)) > 1
+        if several or job.operators:
+            what = "several images become one" if several else "only some operators go along"
+            yield Finding("refuse", f"{what}, and there is no place for the new savepoint",
+                          hint='name it: "new_savepoint_path"')  # fmt: skip
         return
     if target.kind != "empty":
         yield Finding(

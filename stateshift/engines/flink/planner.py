@@ -34,7 +34,16 @@ from stateshift.engines.flink.choosing import (
 )
 from stateshift.engines.flink.editing import Taken
 from stateshift.engines.flink.entries import SETTING
-from stateshift.engines.flink.findings import of_changes, of_clusters, of_move, of_sources, of_taking, of_target, waived
+from stateshift.engines.flink.findings import (
+    ASKABLE,
+    of_changes,
+    of_clusters,
+    of_move,
+    of_sources,
+    of_taking,
+    of_target,
+    waived,
+)
 from stateshift.engines.flink.transforms import CUT, KEEP, METADATA, RESCALE
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import Segment, files_of
@@ -60,7 +69,8 @@ def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
 def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     """Take the savepoints. Where they are, the next survey is told."""
     assert job.flink is not None, "only who names jobs is asked for their savepoints"
-    again, cancel = job.source_submit, job.flink.cancel_job
+    # Of several jobs it is not known which of them `source_submit` starts: they are told apart by a person.
+    again, cancel = job.source_submit if len(job.flink.job_ids) == 1 else None, job.flink.cancel_job
     patience = spec.cluster(job.source_cluster).options.get("seconds_max", 600) if job.source_cluster else 600
     steps = tuple(
         TakeSavepoint(
@@ -121,10 +131,11 @@ def _taken_by_others(spec: Spec, job: JobSpec) -> frozenset[str] | None:
 
 
 def identity_of(facts: Facts) -> str:
-    """What does not change while a job runs: who it is, and where it goes."""
+    """What does not change while a job runs: who it is, and where it goes, if it goes anywhere."""
+    target = facts.target
     return plain.fingerprint(
         [
-            [facts.target.location, facts.target.kind, len(facts.target.files)],
+            None if target is facts.source else [target.location, target.kind, len(target.files)],
             [c and [c.name, c.version] for c in (facts.source_cluster, facts.target_cluster)],
         ]
     )
@@ -348,6 +359,8 @@ def _start(job: JobSpec, facts: Facts, epoch: int | None) -> Iterator[Phase]:
         attempt=facts.attempt,
     )
     yield Phase("submit", (submit,))
+    if facts.target_cluster is not None and facts.target_cluster.kind not in ASKABLE:
+        return
     yield Phase("confirm", (
         AwaitProgress(
             name="confirm/progress",

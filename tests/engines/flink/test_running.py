@@ -111,6 +111,57 @@ def test_a_job_that_does_not_run_is_refused_with_the_way_out(tmp_path: Path) -> 
     assert "existing_savepoint_paths" in (refused.value.hint or "")
 
 
+def test_a_cluster_that_cannot_be_asked_for_savepoints_is_refused(tmp_path: Path) -> None:
+    ground, flink = place(tmp_path)
+    flink.kind = "command"
+    with pytest.raises(PlanError, match="cannot be asked for a savepoint"):
+        ground.apply(spec_of())
+    assert flink.savepoints == {}
+
+
+def test_a_cluster_that_does_not_tell_progress_is_handed_the_job_and_that_is_said(tmp_path: Path) -> None:
+    ground, flink = place(tmp_path)
+    flink.kind = "command"
+    existing = golden.write(ground.disk, TWO)
+    not_taken = ("job_ids", "source_cluster", "source_submit", "target_directory")
+    given = {key: value for key, value in job().items() if key not in not_taken}
+    spec = spec_of({**given, "existing_savepoint_paths": [existing]})
+    assert any("is not asked how far" in finding.message for finding in ground.propose(spec).plans[0].findings)
+    assert ground.apply(spec).state == "finished"
+    assert [submission.location for submission in flink.submissions] == [TARGET]
+
+
+@pytest.mark.parametrize(("more", "fact"), [
+    ({"job_ids": ["orders-id", "other-id"]}, "several images become one"),
+    ({"operators": ["orders-count"]}, "only some operators go along"),
+])  # fmt: skip
+def test_what_needs_a_new_savepoint_is_refused_without_a_place_for_it(
+    tmp_path: Path, more: dict[str, Any], fact: str
+) -> None:
+    ground, flink = place(tmp_path)
+    flink.run("other", "other-id")
+    plain = {key: value for key, value in job(**more).items() if key != "new_savepoint_path"}
+    with pytest.raises(PlanError, match=fact):
+        ground.apply(spec_of(plain))
+    assert flink.savepoints == {}
+
+
+def test_a_job_that_stays_where_it_is_starts_from_the_savepoint_itself(tmp_path: Path) -> None:
+    ground, flink = place(tmp_path)
+    plain = {key: value for key, value in job().items() if key != "new_savepoint_path"}
+    assert ground.apply(spec_of(plain)).state == "finished"
+    assert [submission.location for submission in flink.submissions] == [f"{TAKEN}/savepoint-1"]
+
+
+def test_of_several_jobs_a_person_starts_the_old_ones_again(tmp_path: Path) -> None:
+    ground, flink = place(tmp_path)
+    flink.epoch = 0
+    flink.run("other", "other-id")
+    with pytest.raises(PlanError, match="comes from two images"):  # both savepoints are the same one, here
+        ground.apply(spec_of(job(job_ids=["orders-id", "other-id"])))
+    assert flink.submissions == []
+
+
 def test_a_savepoint_whose_answer_was_lost_is_the_one_that_counts(tmp_path: Path) -> None:
     ground, flink = place(tmp_path)
     flink.lose_savepoints()
