@@ -27,6 +27,7 @@ from stateshift.cli import (
     merge,
     plan,
     rename,
+    repair,
     repartition,
     resume,
     rewind,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 COMMANDS = (
     inspect, verify, export, diff, plan, apply, resume, rollback, status, runs,
-    compact, repartition, rewind, fork, convert, rename, split, merge, evolve, gather, uid, schema,
+    compact, repartition, rewind, fork, convert, rename, split, merge, evolve, gather, repair, uid, schema,
 )  # fmt: skip
 
 # The error of an argument that does not fit; which package it comes from depends on typer's version.

@@ -32,7 +32,7 @@ class Engine:
     """`find` says of what lies at a location which location all of its image is below, and the image's folder in it."""
 
     name: str
-    find: Callable[[Storage], tuple[str, str]]
+    find: Callable[[Storage, Sequence[Mapping[str, Any]]], tuple[str, str]]
     survey: SurveyIt
     plan: Callable[[Spec, JobSpec, Facts], tuple[Plan, ...]]
     identity: Callable[[Facts], str]
@@ -42,7 +42,7 @@ class Engine:
     reader: Callable[[], EntriesReader]
 
 
-def _spark_find(storage: Storage) -> tuple[str, str]:
+def _spark_find(storage: Storage, changes: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     return storage.location, ""
 
 
@@ -96,10 +96,10 @@ def _spark_reader() -> EntriesReader:
     return comparable
 
 
-def _flink_find(storage: Storage) -> tuple[str, str]:
+def _flink_find(storage: Storage, changes: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     from stateshift.engines.flink.survey import find
 
-    return find(storage)
+    return find(storage, changes)
 
 
 def _flink_survey(
@@ -165,7 +165,7 @@ def surveyed(
 ) -> tuple[Storage, Survey]:
     """What is at a location, and the storage that its survey is of: an image may be in more than one place."""
     storage = opening(location)
-    root, at = kind.find(storage)
+    root, at = kind.find(storage, changes)
     if root != storage.location:
         storage = opening(root)
     return storage, kind.survey(storage, thorough, changes, at)

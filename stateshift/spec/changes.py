@@ -12,6 +12,7 @@
      "after": "count"}], "widen": {"count": "long"}, "rename": {"a": "b"}, "drop": ["c"], "widen_key": {"id": "long"},
      "rename_key": {"id": "number"}, "nullable": ["at"], "nullable_key": ["id"]}
     {"kind": "rescale", "parallelism": 3, "max_parallelism": 256}                              either, or both (Flink)
+    {"kind": "repair", "files": ["/savepoints/savepoint-1"]}                                   (Flink)
 
 The model keeps them as mappings with canonical keys. Each kind stands once (`evolve` once for each store): what several
 of them ask for is one rewriting of the state, so their order does not matter.
@@ -186,4 +187,5 @@ _FITS: Mapping[str, Callable[[Reader, Place, Mapping[str, Place]], None]] = {
     "merge": _needs("locations"),
     "evolve": _evolve,
     "rescale": _needs_one,
+    "repair": _needs("files"),
 }

@@ -259,7 +259,10 @@ def _kind(name: str, about: str, *keys: Key) -> tuple[str, Keys]:
     return name, Keys(Key("kind", "choice", about, choices=_KINDS), *keys)
 
 
-_KINDS = ("rewind", "compact", "repartition", "convert", "rename", "drop", "split", "merge", "evolve", "rescale")
+_KINDS = (
+    *("rewind", "compact", "repartition", "convert", "rename", "drop", "split", "merge", "evolve"),
+    *("rescale", "repair"),
+)
 
 # The kinds of `transform`, each with its own keys; the first of them is always `kind`.
 TRANSFORMS: Mapping[str, Keys] = dict((
@@ -291,6 +294,8 @@ TRANSFORMS: Mapping[str, Keys] = dict((
     _kind("rescale", "Another parallelism, or max parallelism, of a Flink job's keyed state.",
           Key("parallelism", "count", "Of the operators with keyed state and no other: Flink deals out the rest."),
           Key("max_parallelism", "count", "Into how many key groups keys are dealt: of all operators.")),
+    _kind("repair", "Files of a Flink image that its metadata has beside itself, and that lie elsewhere.",
+          Key("files", "locations", "Folders in which they are looked for, such as the savepoint of a CLAIM restore.")),
     _kind("evolve", "Other columns in the rows of a store, for a job whose query has changed.",
           Key("operator", "text", "The stateful operator's id."),
           Key("store", "text", "Its store, as `inspect --entries` calls it; left out, default."),

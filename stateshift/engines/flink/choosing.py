@@ -58,8 +58,7 @@ def chosen(job: JobSpec, surveys: Sequence[Survey]) -> Choice:
         image = survey.images[0]
         own = {o.id: others.get(o.id, (o.id, None)) for o in image.operators if o.id in wanted}
         files = _relative_files(metadata_of(image))
-        places = places_of(image)
-        taken.append(Taken(survey.location, image.path, own, places.moved, apart=bool(files & names)))
+        taken.append(Taken(places_of(image), own, apart=bool(files & names)))
         names |= files
     new = [given[0] for one in taken for given in one.operators.values()]
     kept = {own for one in taken for own in one.operators}

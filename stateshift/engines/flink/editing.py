@@ -2,7 +2,7 @@
 bytes are afterwards. Pure; what it is told is plain JSON, since it stands in a plan.
 
     Taken             one image's share
-      root, image     where it lay (`Places`), and `moved`, where its job's folder had been
+      places          where it lay
       operators       id -> [new id, new uid or null] of those that are taken
       apart           whether its files get other names, because another image has files of the same
 
@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stateshift.engines.flink.places import Places
+from stateshift.engines.flink.places import Places, places
 from stateshift.errors import Incompatible
 from stateshift.formats.flink.java_data import Longs
 from stateshift.formats.flink.keyed_handles import KeyGroups
@@ -33,15 +33,9 @@ _NAMES = uuid.UUID("7c9f0d52-6f0e-5d0b-9d3a-0c6a4b1f2e61")
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    root: str
-    image: str
+    places: Places
     operators: Mapping[str, tuple[str, str | None]]
-    moved: tuple[str, str] | None = None
     apart: bool = False
-
-    @property
-    def places(self) -> Places:
-        return Places(self.root, self.image, self.moved)
 
     def name(self, stream: StreamHandle, whole: bool = False) -> str:
         """Of a file in the target, below the folder of its `_metadata`."""
@@ -50,18 +44,16 @@ class Taken:
         path = self.places.path_of(stream)
         assert path is not None, "what lies elsewhere is refused before anything is planned"
         part = f"{stream.start} {stream.size}" if isinstance(stream, Segment) and not whole else ""
-        return str(uuid.uuid5(_NAMES, f"{self.root} {path} {part}"))
+        return str(uuid.uuid5(_NAMES, f"{self.places.root} {path} {part}"))
 
     def plain(self) -> dict[str, Any]:
         operators = {own: list(new) for own, new in self.operators.items()}
-        moved = list(self.moved) if self.moved else None
-        return {"root": self.root, "image": self.image, "operators": operators, "moved": moved, "apart": self.apart}
+        return {**self.places.plain(), "operators": operators, "apart": self.apart}
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Taken:
         operators = {own: (new[0], new[1]) for own, new in plain["operators"].items()}
-        moved = tuple(plain["moved"]) if plain["moved"] else None
-        return cls(plain["root"], plain["image"], operators, moved, plain["apart"])
+        return cls(places(plain), operators, plain["apart"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ compared by. No serializer is needed.
     coordinator    the state of a source's or sink's coordinator
 
 What is long is represented by its digest. "stateshift.flink" among the settings says where the image lies, and under
-which ids its operators go: {"root", "image", "moved", "as": {id: id in this image}, "whole": [id]}. Files of key groups
+which ids its operators go: {what places are, "as": {id: id in this image}, "whole": [id]}. Files of key groups
 of those that are `whole` are on both sides the same, byte for byte, and so are not taken apart: each is one entry.
 """
 
@@ -23,7 +23,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from stateshift.engines.flink.operators import CANONICAL, is_hashmap
-from stateshift.engines.flink.places import Places
+from stateshift.engines.flink.places import places
 from stateshift.engines.flink.reading import Streams, decoded
 from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.formats.flink.keyed_handles import (
@@ -55,8 +55,7 @@ Entry = tuple[str, bytes, bytes]
 def comparable(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[tuple[str, Block]]:
     """The entries of one operator."""
     told = json.loads(settings[SETTING])
-    moved = tuple(told["moved"]) if told.get("moved") else None
-    streams = Streams(read, Places(told["root"], told["image"], moved))
+    streams = Streams(read, places(told))
     metadata = decoded(b"".join(read(shard.files[0])))
     own = bytes.fromhex(told.get("as", {}).get(shard.operator, shard.operator))
     operator = next(operator for operator in metadata.operators if operator.id == own)

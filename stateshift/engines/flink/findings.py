@@ -21,7 +21,7 @@ KRYO = "KryoSerializerSnapshot"
 # The clusters that can be asked for savepoints, and for a job's progress since.
 ASKABLE = ("flink_rest", "memory")
 # What `transform` may ask of a Flink image.
-CHANGES = ("drop", "rename", "merge", "convert", "rescale")
+CHANGES = ("drop", "rename", "merge", "convert", "rescale", "repair")
 
 
 def waived(finding: Finding, names: tuple[str, ...]) -> Finding:

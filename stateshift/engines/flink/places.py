@@ -6,13 +6,15 @@
 
 A handle is relative to the folder of `_metadata`, or absolute, as Flink writes it: file:/x, s3://bucket/k, hdfs://nn/p.
 A job's folder that somebody moved as a whole still holds everything, under names that are no longer true: `moved` is
-where it was and where it is.
+where it was and where it is. `aside` is where files lie that the metadata has beside itself, and that are not (as
+FLINK-39964 leaves them): name -> path below the root. As JSON, places are `plain()`, and `places(plain)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from stateshift.engines.flink.layout import CHECKPOINT, JOB_FOLDERS, folder_of, under
 from stateshift.errors import StorageError
@@ -27,11 +29,16 @@ class Places:
     root: str
     image: str
     moved: tuple[str, str] | None = None
+    aside: Mapping[str, str] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        moved = list(self.moved) if self.moved else None
+        return {"root": self.root, "image": self.image, "moved": moved, "aside": dict(self.aside)}
 
     def path_of(self, stream: StreamHandle) -> str | None:
         match stream:
             case RelativeFile(path):
-                return under(self.image, path)
+                return self.aside.get(path) or under(self.image, path)
             case AbsoluteFile(path) | Segment(path):
                 return self._below(path)
         return None
@@ -45,6 +52,11 @@ class Places:
         if not locations.is_within(location, self.root):
             return None
         return locations.relative(location, self.root)
+
+
+def places(plain: Mapping[str, Any]) -> Places:
+    moved = plain.get("moved")
+    return Places(plain["root"], plain["image"], (moved[0], moved[1]) if moved else None, plain.get("aside", {}))
 
 
 def located(path: str) -> str | None:

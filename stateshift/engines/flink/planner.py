@@ -240,8 +240,8 @@ def _keyed_paths(image: Image, operator: str) -> tuple[str, ...]:
 
 
 def _rescaled_names(taken: Taken, operator: str, parallelism: int) -> tuple[str, ...]:
-    return tuple(str(uuid.uuid5(uuid.NAMESPACE_URL, f"{taken.root}/{taken.image} {operator} {parallelism} {subtask}"))
-                 for subtask in range(parallelism))  # fmt: skip
+    image = f"{taken.places.root}/{taken.places.image} {operator} {parallelism}"
+    return tuple(str(uuid.uuid5(uuid.NAMESPACE_URL, f"{image} {subtask}")) for subtask in range(parallelism))
 
 
 def _summary(number: int, operator: str) -> str:
@@ -318,7 +318,7 @@ def _compares(
         own = {shard.operator: shard for shard in image.shards}
         here = tuple(replace(own[old], operator=new[0]) for old, new in taken.operators.items())
         whole = sorted(new[0] for old, new in taken.operators.items() if (number, old) not in scale.operators)
-        told = {"root": survey.location, "image": image.path, "moved": taken.moved, "whole": whole,
+        told = {**taken.places.plain(), "whole": whole,
                 "as": {new[0]: old for old, new in taken.operators.items()}}  # fmt: skip
         yield CompareImages(
             name=f"compare/{number}",

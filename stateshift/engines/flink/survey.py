@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from shlex import quote
 from typing import Any
 
@@ -31,7 +32,7 @@ from stateshift.survey import EmbeddedPath, FileInfo, Finding, Image, ShardFiles
 SHOWN_MAX = 5
 
 
-def find(storage: Storage) -> tuple[str, str]:
+def find(storage: Storage, changes: Sequence[Mapping[str, Any]] = ()) -> tuple[str, str]:
     """The location that everything of the image here is below, and the image's folder in it."""
     folder = image_folder(storage)
     if folder is None:
@@ -43,8 +44,13 @@ def find(storage: Storage) -> tuple[str, str]:
         return location, ""
     folders = tuple(absolute_places(metadata))
     moved = moved_folders(location, folders)
-    root = root_of(location, (*folders, *(moved[1:] if moved else ())))
+    root = root_of(location, (*folders, *(moved[1:] if moved else ()), *_aside(changes)))
     return root, locations.relative(location, root)
+
+
+def _aside(changes: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Where files are looked for that are not beside their metadata."""
+    return tuple(location for change in changes if change["kind"] == "repair" for location in change["files"])
 
 
 def image_folder(storage: Storage) -> str | None:
@@ -96,6 +102,8 @@ def _image(
         files = tuple(sorted(storage.list(at)))
         return _broken(at, path, error), files
     places, listed = _places(storage, at, metadata)
+    places = _with_aside(storage, metadata, places, listed, _aside(changes))
+    listed = _listed(storage, at, metadata, places)
     files = _files(storage, at, metadata, places, listed)
     sizes = {file.path: file.size for file in files}
     findings = [*_duplicates(metadata), *_missing(metadata, places, sizes), *_notes(storage, at, metadata, places)]
@@ -183,6 +191,21 @@ def _places(storage: Storage, at: str, metadata: Metadata) -> tuple[Places, dict
     return (there, also) if found[1] > found[0] else (plain, listed)
 
 
+def _with_aside(
+    storage: Storage, metadata: Metadata, places: Places, listed: Mapping[str, int], folders: tuple[str, ...]
+) -> Places:
+    """The same, and where files are that the metadata has beside itself, and that are not."""
+    wanted = {f for r in references(metadata) for f in files_of(r.stream) if isinstance(f, RelativeFile)}
+    missing = {file.path for file in wanted if places.path_of(file) not in listed}
+    found: dict[str, str] = {}
+    for folder in folders if missing else ():
+        if locations.is_within(folder, storage.location):
+            below = locations.relative(locations.normal(folder), storage.location)
+            here = {file.path for file in storage.list(below)}
+            found |= {name: path for name in missing if (path := layout.under(below, name)) in here}
+    return replace(places, aside=found) if found else places
+
+
 def _listed(storage: Storage, at: str, metadata: Metadata, places: Places) -> dict[str, int]:
     """Size by path of everything in the folders that are named."""
     paths = {p for r in references(metadata) for f in files_of(r.stream) if (p := places.path_of(f)) is not None}
@@ -254,7 +277,8 @@ def _wrong(
         if isinstance(file, RelativeFile):
             return f"{path} is missing, where the metadata has it beside itself", (
                 "a checkpoint of Flink 2.2 or 2.3 that was restored from a native savepoint with CLAIM may look so "
-                "(FLINK-39964): its files lie in that savepoint; take another savepoint of the job while it runs"
+                "(FLINK-39964): its files lie in that savepoint, and "
+                "`stateshift repair LOCATION --files SAVEPOINT --to NEW` puts them together"
             )
         return f"{file.path} is missing", None
     if size < least or (exact and size != least):

@@ -207,6 +207,31 @@ def test_state_that_cannot_be_dealt_out_is_refused_with_the_reason(
     assert ground.disk.snapshot() == before
 
 
+@pytest.mark.parametrize("case", ["count-native-rocksdb", "count-canonical-hashmap"])
+def test_files_that_lie_elsewhere_are_found_and_brought_together(ground: Ground, case: str) -> None:
+    """As FLINK-39964 leaves a checkpoint: its metadata has beside itself what lies in the savepoint it came from."""
+    source = golden.write(ground.disk, f"flink-2.3.0/{case}")
+    wanted = entries(ground.disk, source)
+    held = ground.disk.snapshot(source)
+    aside = "file:///tmp/savepoints/one"
+    for path in sorted(path for path in held if path != "_metadata")[1:]:
+        ground.remove(f"{source}/{path}")
+        ground.put(f"{aside}/{path}", held[path])
+    with pytest.raises(PlanError, match="is missing, where the metadata has it beside itself"):
+        ground.apply(spec_of(source), "without")
+    ground.apply(spec_of(source, transform=[{"kind": "repair", "files": [aside]}]))
+    assert entries(ground.disk, TARGET) == wanted
+    assert golden.looked_at(ground.disk, TARGET)[1].images[0].epochs != ()
+
+
+def test_files_that_are_nowhere_are_refused(ground: Ground) -> None:
+    source = golden.write(ground.disk, f"flink-2.3.0/{ONE}")
+    path = next(path for path in ground.disk.snapshot(source) if path != "_metadata")
+    ground.remove(f"{source}/{path}")
+    with pytest.raises(PlanError, match=f"{path} is missing"):
+        ground.apply(spec_of(source, transform=[{"kind": "repair", "files": ["file:///tmp/nothing"]}]))
+
+
 def test_a_rolled_back_move_leaves_nothing(ground: Ground) -> None:
     source = golden.write(ground.disk, f"flink-2.3.0/{ONE}")
     before = ground.disk.snapshot()
