@@ -20,7 +20,8 @@ from tests.support.servers import group
 
 pytestmark = [pytest.mark.servers, pytest.mark.spark]
 
-DIES = "raise SystemExit('no orders here')\n"
+# Spark hands on what a driver in Python prints in a thread that it does not wait for when that ends.
+DIES = "import time\nprint('no orders here', flush=True)\ntime.sleep(2)\nraise SystemExit(1)\n"
 HANGS = "import time\nprint('looking for orders', flush=True)\ntime.sleep(600)\n"
 SMALL = {"spark.executor.memory": "512m", "spark.cores.max": 1}
 

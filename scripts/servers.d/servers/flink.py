@@ -124,9 +124,10 @@ class Flink(Server):
 
     def _role(self, place: Place, name: str, heap_mib: int, direct_mib: int, answers: Callable[[], bool]) -> Role:
         conf, lib = place.folder / "conf", downloads.flink(self.running(place))
+        # Without log.file, beside which RocksDB's logs would go: each is called as the whole path of its database, and
+        # in a deep folder that is too long for a name.
         options = (*java(place, heap_mib), "-XX:MaxMetaspaceSize=256m", f"-XX:MaxDirectMemorySize={direct_mib}m",
-                   *MODULES, f"-Dlog4j.configurationFile={(conf / 'log4j.properties').as_uri()}",
-                   f"-Dlog.file={place.log(name)}")  # fmt: skip
+                   *MODULES, f"-Dlog4j.configurationFile={(conf / 'log4j.properties').as_uri()}")  # fmt: skip
         env = {"FLINK_CONF_DIR": str(conf), "FLINK_LIB_DIR": str(lib),
                "FLINK_PLUGINS_DIR": str(place.folder / "plugins")}  # fmt: skip
         return Role(name, (*options, "-cp", f"{lib}/*", ENTRY_POINTS[name], "--configDir", str(conf)), answers, env)
