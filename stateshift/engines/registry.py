@@ -147,10 +147,10 @@ ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (SPARK, FLINK
 
 def recognised(storage: Storage) -> str | None:
     """Whose image lies there, by the file that it begins with; None where nobody's does."""
-    from stateshift.engines.flink.survey import image_folder
-
     if storage.stat("metadata") is not None:
         return "spark"
+    from stateshift.engines.flink.survey import image_folder
+
     if image_folder(storage) is not None:
         return "flink"
     return "spark" if next(storage.list(), None) is not None else None

@@ -41,10 +41,10 @@ def diff(
 ) -> Differences:
     """Compare the image at `one` (A) with that at `other` (B); `show` of the differences of each store are decoded. A
     `fleet` reads them, where there is one."""
-    from stateshift.look import differing_flink  # neither engine's way waits for the other's
-
     engines = [recognised(opening(locations.normal(at, os.getcwd()))) for at in (one, other)]
     if "flink" in engines:
+        from stateshift.look import differing_flink  # neither engine's way waits for the other's
+
         return differing_flink.diff(one, other, opening, show)
     a, b = opened(one, opening), opened(other, opening)
     found = Differences(epochs=(a.survey.epoch, b.survey.epoch))

@@ -19,7 +19,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stateshift.engines.registry import recognised
 from stateshift.engines.spark.entries.changes import Change, Changes
@@ -27,8 +27,6 @@ from stateshift.engines.spark.entries.folding import folded
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.errors import PlanError
 from stateshift.formats.blocks import block_of
-from stateshift.look import exporting_flink
-from stateshift.look.exporting_flink import FlinkExport
 from stateshift.look.lines import lines_of
 from stateshift.look.pieces import Piece, key_of, part_of, value_of
 from stateshift.look.selecting import Opened, Wanted, check_wanted, opened, operator_id
@@ -38,6 +36,9 @@ from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, ShardFiles
+
+if TYPE_CHECKING:
+    from stateshift.look.exporting_flink import FlinkExport
 
 ROWS = 65_536
 LINES = 16_384
@@ -134,6 +135,8 @@ def export(
     wanted = wanted or Wanted()
     format = _format(to)
     if recognised(opening(locations.normal(location, os.getcwd()))) == "flink":
+        from stateshift.look import exporting_flink  # neither engine's way waits for the other's
+
         _refuse_inside(location, to)
         return exporting_flink.export(location, wanted, format, opening)
     found = opened(location, opening, wanted.batch)

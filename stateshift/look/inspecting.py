@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from stateshift.engines.registry import ENGINES, surveyed
 from stateshift.errors import FormatError, MissingFile
-from stateshift.formats.flink.metadata import NAME as METADATA
+from stateshift.formats.flink.names import METADATA
 from stateshift.look.singles import single
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from stateshift.engines.flink.deep import everything
 from stateshift.engines.registry import ENGINES, surveyed
 from stateshift.engines.spark.deep import everything as deep
 from stateshift.engines.spark.deep import sidecars
@@ -70,8 +69,7 @@ def restartable(
             findings.append(Finding("refuse", f"{image.path or location} has not committed a batch"))
         epochs = image.epochs
         if thorough:
-            found_deep = tuple(_deep(storage, survey, image, fleet) if engine.name == "spark" else
-                               everything(storage, image))  # fmt: skip
+            found_deep = tuple(_deep(engine.name, storage, survey, image, fleet))
             findings += found_deep
             if engine.name == "flink" and found_deep:
                 epochs = ()
@@ -98,7 +96,12 @@ def _with_way_out(finding: Finding, judged: list[JudgedImage]) -> Finding:
     return replace(finding, hint=way_out(finding.path, max(images, key=len, default="")))
 
 
-def _deep(storage: Storage, survey: Survey, image: Image, fleet: Crew | None) -> Iterator[Finding]:
+def _deep(engine: str, storage: Storage, survey: Survey, image: Image, fleet: Crew | None) -> Iterator[Finding]:
+    if engine == "flink":
+        from stateshift.engines.flink.deep import everything  # neither engine's way waits for the other's
+
+        yield from everything(storage, image)
+        return
     if fleet is None:
         yield from deep.findings(storage, survey, image)
         return

@@ -12,11 +12,10 @@ from typing import Any, ClassVar, cast
 
 from stateshift.clusters.protocol import SavepointCluster, SavepointRequest, StopRequest, Submission
 from stateshift.errors import ClusterError
+from stateshift.formats.flink.names import METADATA
 from stateshift.step.marks import NoFiles, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.world import World
-
-METADATA = "_metadata"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 import sys
 from pathlib import Path
 
-from stateshift.formats.flink.metadata import NAME, decode_metadata, encode_metadata
+from stateshift.formats.flink.metadata import decode_metadata, encode_metadata
+from stateshift.formats.flink.names import METADATA
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_bytes(encode_metadata(decode_metadata((Path(sys.argv[1]) / NAME).read_bytes())))
+    Path(sys.argv[2]).write_bytes(encode_metadata(decode_metadata((Path(sys.argv[1]) / METADATA).read_bytes())))

@@ -22,11 +22,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from stateshift.engines.flink.operators import CANONICAL, is_hashmap
+from stateshift.engines.flink.operators import is_hashmap
 from stateshift.engines.flink.places import places
 from stateshift.engines.flink.reading import Streams, decoded
 from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.formats.flink.keyed_handles import (
+    SAVEPOINT_KEY_GROUPS,
     Changelog,
     FileDelta,
     Incremental,
@@ -138,7 +139,7 @@ def is_canonical(handle: KeyedHandle | None, streams: Streams) -> bool:
     """Whether a handle's entries can be told apart without their serializers."""
     if not isinstance(handle, KeyGroups) or handle.stream is None:
         return False
-    return handle.tag == CANONICAL or not is_hashmap(handle, streams)
+    return handle.tag == SAVEPOINT_KEY_GROUPS or not is_hashmap(handle, streams)
 
 
 def canonical_sections(handle: KeyedHandle | None, streams: Streams) -> Iterator[tuple[Header, int, bytes]]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stateshift.formats.flink.metadata import NAME
+from stateshift.formats.flink.names import METADATA as NAME
 from stateshift.formats.marks import FOLDER
 
 ENGINE: Final = "flink"
 METADATA: Final = NAME
 # The metadata of a target, before it is made visible under its own name. What was compared can be compared again.
-STAGED: Final = f"{FOLDER}/{NAME}"
+STAGED: Final = f"{FOLDER}/{METADATA}"
 
 CHECKPOINT: Final = re.compile(r"chk-(\d+)")
 # Where a job's files lie beside its checkpoints: what a place is recognised by after the job's folder was moved.

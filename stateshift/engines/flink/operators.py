@@ -7,47 +7,38 @@ evenly its key groups are filled. States are read from the header of one subtask
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from statistics import median
 from typing import Any
 
 from stateshift.engines.flink.reading import Streams
 from stateshift.errors import FormatError, StorageError
-from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle, KeyGroups
+from stateshift.formats.flink.keyed_handles import SAVEPOINT_KEY_GROUPS, Changelog, Incremental, KeyedHandle, KeyGroups
 from stateshift.formats.flink.keyed_state import StateInfo, decode_header, find_serializers, sections
 from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import MODES
 from stateshift.formats.flink.references import Reference, references
 from stateshift.formats.flink.stream_handles import Inline, StreamHandle, files_of
-from stateshift.formats.uid import flink_operator_id
 from stateshift.survey import Operator, Store
 
 HEADER_MAX = 1 << 20
-CANONICAL = 7
 ROLES = ("keyed", "operator", "raw keyed", "raw operator", "channels", "coordinator")
 
 
-def operators_of(metadata: Metadata, streams: Streams, uids: Mapping[str, str]) -> tuple[Operator, ...]:
-    """`uids` are names a user gave, by the ids that they stand for."""
+def operators_of(metadata: Metadata, streams: Streams) -> tuple[Operator, ...]:
     held: dict[str, list[Reference]] = {}
     for reference in references(metadata):
         held.setdefault(reference.operator, []).append(reference)
-    return tuple(_operator(o, held.get(o.id.hex(), []), streams, uids) for o in metadata.operators)
+    return tuple(_operator(o, held.get(o.id.hex(), []), streams) for o in metadata.operators)
 
 
-def uids_by_id(names: tuple[str, ...]) -> dict[str, str]:
-    return {flink_operator_id(name): name for name in names}
-
-
-def _operator(
-    operator: OperatorState, held: list[Reference], streams: Streams, uids: Mapping[str, str]
-) -> Operator:
+def _operator(operator: OperatorState, held: list[Reference], streams: Streams) -> Operator:
     subtasks = operator.subtasks or ()
     return Operator(
         id=operator.id.hex(),
         name=operator.name or None,
-        uid=operator.uid or uids.get(operator.id.hex()),
+        uid=operator.uid or None,
         provider=_backend(subtasks, streams),
         shards=operator.parallelism,
         stores=tuple(_stores(operator, held)),
@@ -78,7 +69,7 @@ def _backend(subtasks: tuple[SubtaskState, ...], streams: Streams) -> str | None
 def backend_of(handle: KeyedHandle | None, streams: Streams) -> str | None:
     """What wrote it; a canonical savepoint does not tell, and any backend reads it."""
     match handle:
-        case KeyGroups(tag=tag) if tag != CANONICAL:
+        case KeyGroups(tag=tag) if tag != SAVEPOINT_KEY_GROUPS:
             with suppress(StorageError, FormatError):
                 return "hashmap" if is_hashmap(handle, streams) else "rocksdb (full)"
             return "hashmap"

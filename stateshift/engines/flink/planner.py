@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from stateshift import plain
@@ -315,7 +315,7 @@ def _compares(
         if not taken.operators:
             continue
         image, sizes = survey.images[0], {file.path: file.size for file in survey.files}
-        own = {shard.operator: shard for shard in image.shards}
+        own, names = {shard.operator: shard for shard in image.shards}, _names(image, taken)
         here = tuple(replace(own[old], operator=new[0]) for old, new in taken.operators.items())
         whole = sorted(new[0] for old, new in taken.operators.items() if (number, old) not in scale.operators)
         told = {**taken.places.plain(), "whole": whole,
@@ -327,7 +327,7 @@ def _compares(
             target=target,
             source_shards=here,
             target_shards=tuple(
-                _there(image, taken, old, new[0], scale.operators.get((number, old)))
+                _there(taken, names.get(old, {}), old, new[0], scale.operators.get((number, old)))
                 for old, new in taken.operators.items()
             ),
             paths=(),
@@ -337,11 +337,22 @@ def _compares(
         )
 
 
-def _there(image: Image, taken: Taken, old: str, new: str, rescaled: int | None) -> ShardFiles:
-    own = (r for r in references(metadata_of(image)) if r.operator == old and not (rescaled and r.role == "keyed"))
+def _names(image: Image, taken: Taken) -> dict[str, dict[str, bool]]:
+    """Operator -> what its files are called in the target, each once: whether it is keyed state that lies there."""
+    found: dict[str, dict[str, bool]] = {}
+    for reference in references(metadata_of(image)):
+        if reference.operator in taken.operators:
+            own = found.setdefault(reference.operator, {})
+            for file in files_of(reference.stream):
+                name = taken.name(file, reference.whole)
+                own[name] = own.get(name, True) and reference.role == "keyed"
+    return found
+
+
+def _there(taken: Taken, names: Mapping[str, bool], old: str, new: str, rescaled: int | None) -> ShardFiles:
     anew = _rescaled_names(taken, old, rescaled) if rescaled else ()
-    names = dict.fromkeys(taken.name(f, r.whole) for r in own for f in files_of(r.stream))
-    return ShardFiles(new, "", 0, (layout.STAGED, *names, *anew))
+    kept = (name for name, keyed in names.items() if not (rescaled and keyed))
+    return ShardFiles(new, "", 0, (layout.STAGED, *kept, *anew))
 
 
 def _start(job: JobSpec, facts: Facts, epoch: int | None) -> Iterator[Phase]:

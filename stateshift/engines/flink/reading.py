@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from stateshift.engines.flink.places import Places
-from stateshift.errors import FormatError, MissingFile
+from stateshift.errors import MissingFile
 from stateshift.formats.flink.metadata import Metadata, decode_metadata
 from stateshift.formats.flink.stream_handles import (
     AbsoluteFile,
@@ -63,14 +63,6 @@ class Streams:
         if path is None:
             raise MissingFile(f"{stream.path} is not below {self.places.root}", location=stream.path)
         return path
-
-
-def exactly(chunks: Iterator[bytes], size: int, what: str) -> bytes:
-    """That many bytes, or FormatError."""
-    content = b"".join(_upto(chunks, size))
-    if len(content) < size:
-        raise FormatError(f"{what} ends early: {size} bytes expected, {len(content)} there", None, len(content))
-    return content
 
 
 def _upto(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:

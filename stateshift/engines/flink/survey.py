@@ -14,7 +14,7 @@ from shlex import quote
 from typing import Any
 
 from stateshift.engines.flink import layout
-from stateshift.engines.flink.operators import operators_of, uids_by_id
+from stateshift.engines.flink.operators import operators_of
 from stateshift.engines.flink.places import Places, absolute_places, moved_folders, root_of
 from stateshift.engines.flink.reading import METADATA_MAX, Streams, decoded
 from stateshift.engines.flink.rescaling import why_not
@@ -30,6 +30,8 @@ from stateshift.storage.protocol import Storage
 from stateshift.survey import EmbeddedPath, FileInfo, Finding, Image, ShardFiles, Survey
 
 SHOWN_MAX = 5
+
+Listing = dict[str, FileInfo]  # by path
 
 
 def find(storage: Storage, changes: Sequence[Mapping[str, Any]] = ()) -> tuple[str, str]:
@@ -79,21 +81,20 @@ def survey(
     thorough: bool = False,
     changes: Sequence[Mapping[str, Any]] = (),
     at: str = "",
-    uids: tuple[str, ...] = (),
 ) -> Survey:
-    """The image whose folder is `at`. `uids` are names of operators, for versions that keep none."""
+    """The image whose folder is `at`."""
     metadata_path = layout.under(at, layout.METADATA)
     if storage.stat(metadata_path) is None:
         files = tuple(sorted(storage.list(at)))
         several = tuple(_several(storage, files))
         return Survey(storage.location, None, "foreign" if files else "empty", files, (), several)
-    image, files = _image(storage, at, metadata_path, uids, changes)
+    image, files = _image(storage, at, metadata_path, changes)
     is_checkpoint = image.details.get("kind") == "checkpoint"
     return Survey(storage.location, "flink", "checkpoint" if is_checkpoint else "savepoint", files, (image,))
 
 
 def _image(
-    storage: Storage, at: str, path: str, uids: tuple[str, ...], changes: Sequence[Mapping[str, Any]]
+    storage: Storage, at: str, path: str, changes: Sequence[Mapping[str, Any]]
 ) -> tuple[Image, tuple[FileInfo, ...]]:
     try:
         metadata = decoded(storage.read(path, METADATA_MAX))
@@ -102,9 +103,8 @@ def _image(
         files = tuple(sorted(storage.list(at)))
         return _broken(at, path, error), files
     places, listed = _places(storage, at, metadata)
-    places = _with_aside(storage, metadata, places, listed, _aside(changes))
-    listed = _listed(storage, at, metadata, places)
-    files = _files(storage, at, metadata, places, listed)
+    places, listed = _with_aside(storage, metadata, places, listed, _aside(changes))
+    files = _files(at, metadata, places, listed)
     sizes = {file.path: file.size for file in files}
     findings = [*_duplicates(metadata), *_missing(metadata, places, sizes), *_notes(storage, at, metadata, places)]
     whole = not any(finding.level == "refuse" for finding in findings)
@@ -118,7 +118,7 @@ def _image(
         epoch=metadata.checkpoint_id,
         epochs=(metadata.checkpoint_id,) if whole else (),
         planned=None,
-        operators=operators_of(metadata, streams, uids_by_id(uids)),
+        operators=operators_of(metadata, streams),
         shards=tuple(
             ShardFiles(own, "", 0, (path, *paths.get(own, ())))
             for own in dict.fromkeys(operator.id.hex() for operator in metadata.operators)
@@ -172,11 +172,15 @@ def _details(metadata: Metadata, properties: Properties | None, places: Places, 
         "metadata_version": metadata.version,
         "masters": [master.name for master in metadata.masters],
         "unaligned": any(s.inputs or s.outputs for o in metadata.operators for s in o.subtasks or ()),
-        "moved": list(places.moved) if places.moved else None,
     }
 
 
-def _places(storage: Storage, at: str, metadata: Metadata) -> tuple[Places, dict[str, int]]:
+def _paths(metadata: Metadata, places: Places) -> set[str]:
+    """Every file that is named, as far as it is below the root."""
+    return {p for r in references(metadata) for f in files_of(r.stream) if (p := places.path_of(f)) is not None}
+
+
+def _places(storage: Storage, at: str, metadata: Metadata) -> tuple[Places, Listing]:
     """Where files are looked for: under the names that the metadata gives, else where a job's folder was moved to."""
     location = locations.join(storage.location, at)
     plain = Places(storage.location, at)
@@ -192,36 +196,34 @@ def _places(storage: Storage, at: str, metadata: Metadata) -> tuple[Places, dict
 
 
 def _with_aside(
-    storage: Storage, metadata: Metadata, places: Places, listed: Mapping[str, int], folders: tuple[str, ...]
-) -> Places:
+    storage: Storage, metadata: Metadata, places: Places, listed: Listing, folders: tuple[str, ...]
+) -> tuple[Places, Listing]:
     """The same, and where files are that the metadata has beside itself, and that are not."""
     wanted = {f for r in references(metadata) for f in files_of(r.stream) if isinstance(f, RelativeFile)}
     missing = {file.path for file in wanted if places.path_of(file) not in listed}
     found: dict[str, str] = {}
+    also: Listing = {}
     for folder in folders if missing else ():
         if locations.is_within(folder, storage.location):
             below = locations.relative(locations.normal(folder), storage.location)
-            here = {file.path for file in storage.list(below)}
+            here = {file.path: file for file in storage.list(below)}
             found |= {name: path for name in missing if (path := layout.under(below, name)) in here}
-    return replace(places, aside=found) if found else places
+            also |= here
+    return (replace(places, aside=found), {**listed, **also}) if found else (places, listed)
 
 
-def _listed(storage: Storage, at: str, metadata: Metadata, places: Places) -> dict[str, int]:
-    """Size by path of everything in the folders that are named."""
-    paths = {p for r in references(metadata) for f in files_of(r.stream) if (p := places.path_of(f)) is not None}
-    folders = {at, *(layout.folder_of(path) for path in paths)}
+def _listed(storage: Storage, at: str, metadata: Metadata, places: Places) -> Listing:
+    """Everything in the image's folder, and in those that are named."""
+    folders = {at, *(layout.folder_of(path) for path in _paths(metadata, places))}
     inner = {f for f in folders if not any(f != o and (not o or f.startswith(f"{o}/")) for o in folders)}
-    return {file.path: file.size for folder in sorted(inner) for file in storage.list(folder)}
+    return {file.path: file for folder in sorted(inner) for file in storage.list(folder)}
 
 
-def _files(
-    storage: Storage, at: str, metadata: Metadata, places: Places, listed: Mapping[str, int]
-) -> tuple[FileInfo, ...]:
+def _files(at: str, metadata: Metadata, places: Places, listed: Listing) -> tuple[FileInfo, ...]:
     """Everything in the image's folder, and what it needs of others."""
-    own = tuple(storage.list(at))
-    held = {file.path for file in own}
-    paths = {p for r in references(metadata) for f in files_of(r.stream) if (p := places.path_of(f)) is not None}
-    return tuple(sorted((*own, *(FileInfo(path, listed[path]) for path in paths - held if path in listed))))
+    held = {path for path in listed if not at or path.startswith(f"{at}/")}
+    others = (listed[path] for path in _paths(metadata, places) - held if path in listed)
+    return tuple(sorted((*(listed[path] for path in held), *(FileInfo(file.path, file.size) for file in others))))
 
 
 def paths_by_operator(metadata: Metadata, places: Places) -> dict[str, tuple[str, ...]]:

@@ -21,7 +21,6 @@ serializeKeyedStateHandle.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stateshift.formats.flink.java_data import Input, Longs, Output
@@ -29,7 +28,7 @@ from stateshift.formats.flink.stream_handles import DEPTH_MAX, StreamHandle, rea
 
 Named = tuple[str, StreamHandle | None]
 
-OLD_KEY_GROUPS, SAVEPOINT_KEY_GROUPS, KEY_GROUPS = 3, 7, 12
+SAVEPOINT_KEY_GROUPS, KEY_GROUPS = 7, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,21 +150,6 @@ def write_keyed(out: Output, handle: KeyedHandle | None) -> None:
             _write_memory_delta(out, handle)
         case FileDelta():
             _write_file_delta(out, handle)
-
-
-def streams_of(handle: KeyedHandle | None) -> Iterator[StreamHandle | None]:
-    """Every stream that a handle names, in its order."""
-    match handle:
-        case KeyGroups():
-            yield handle.stream
-        case Incremental():
-            yield handle.meta
-            yield from (stream for _, stream in (*handle.shared, *handle.private))
-        case Changelog():
-            for inner in (*handle.bases, *handle.deltas):
-                yield from streams_of(inner)
-        case FileDelta():
-            yield from (stream for _, stream in handle.parts)
 
 
 def _read_incremental(data: Input, tag: int) -> Incremental:

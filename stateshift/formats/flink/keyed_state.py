@@ -127,11 +127,6 @@ def sections(offsets: tuple[int, ...], end: int) -> tuple[tuple[int, int] | None
     return tuple((offset, following[offset]) if offset else None for offset in offsets)
 
 
-def is_hashmap(offsets: tuple[int, ...], first: int, read_i4: dict[int, int]) -> bool:
-    """Whether a file is the hashmap backend's: tag 12 alone does not say. `read_i4` is what stands at the offsets."""
-    return all(offset and read_i4.get(offset) == first + number for number, offset in enumerate(offsets))
-
-
 def entries(section: bytes, prefix: int, group: int) -> Iterator[tuple[int, bytes, bytes]]:
     """(state, key, value) of a key group of a canonical file; the key with its group's prefix, without the flag."""
     data = section

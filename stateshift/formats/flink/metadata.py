@@ -29,6 +29,7 @@ from stateshift.errors import UnknownVersion
 from stateshift.formats.flink.java_data import Input, Output
 from stateshift.formats.flink.java_objects import read_object
 from stateshift.formats.flink.keyed_handles import KeyedHandle, read_keyed, write_keyed
+from stateshift.formats.flink.names import METADATA
 from stateshift.formats.flink.operator_handles import (
     ChannelHandle,
     Partitioned,
@@ -40,7 +41,6 @@ from stateshift.formats.flink.operator_handles import (
 )
 from stateshift.formats.flink.stream_handles import Inline, read_stream, write_stream
 
-NAME: Final = "_metadata"
 MAGIC: Final = 0x4960672D
 MASTER_MAGIC: Final = 0xC96B1696
 VERSIONS: Final = (2, 3, 4, 5, 6, 7)
@@ -98,14 +98,14 @@ class Metadata:
 
 
 def decode_metadata(content: bytes) -> Metadata:
-    data = Input(content, NAME)
+    data = Input(content, METADATA)
     if len(content) >= 4 and _unsigned(content[:4]) != MAGIC:
         raise data.wrong("this is no metadata of a Flink savepoint or checkpoint")
     data.take(4)
     at, version = data.at, data.i4()
     if version not in VERSIONS:
         hint = f"versions that can be read: {', '.join(map(str, VERSIONS))} (Flink 1.3 to 2.3)"
-        raise UnknownVersion(f"{NAME} has version {version}, which is not known", None, at, hint=hint)
+        raise UnknownVersion(f"{METADATA} has version {version}, which is not known", None, at, hint=hint)
     checkpoint_id = _not_negative(data, "checkpoint id")
     masters = tuple(_read_master(data) for _ in range(data.count("master states")))
     operators = tuple(_read_operator(data, version) for _ in range(data.count("operators")))
