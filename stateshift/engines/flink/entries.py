@@ -10,8 +10,10 @@ compared by. No serializer is needed.
     coordinator    the state of a source's or sink's coordinator
 
 What is long is represented by its digest. "stateshift.flink" among the settings says where the image lies, and under
-which ids its operators go: {what places are, "as": {id: id in this image}, "whole": [id]}. Files of key groups
-of those that are `whole` are on both sides the same, byte for byte, and so are not taken apart: each is one entry.
+which ids its operators go: {what places are, "as": {id: id in this image}, "whole": [id], "once": [id]}. Files of key
+groups of those that are `whole` are on both sides the same, byte for byte, and so are not taken apart: each is one
+entry. Of those that are there `once`, broadcast state is: there is a copy of it for each subtask, and their number is
+another afterwards.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from stateshift.formats.flink.keyed_handles import (
 )
 from stateshift.formats.flink.keyed_state import Header, decode_header, entries, sections
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
-from stateshift.formats.flink.operator_handles import ChannelHandle, Partitioned, expanded
+from stateshift.formats.flink.operator_handles import BROADCAST, ChannelHandle, Partitioned, expanded
 from stateshift.formats.flink.stream_handles import StreamHandle
 from stateshift.formats.stream import Stream
 from stateshift.survey import ShardFiles
@@ -60,15 +62,20 @@ def comparable(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -
     metadata = decoded(b"".join(read(shard.files[0])))
     own = bytes.fromhex(told.get("as", {}).get(shard.operator, shard.operator))
     operator = next(operator for operator in metadata.operators if operator.id == own)
-    yield from blocks_of(operator, streams, whole=shard.operator in told.get("whole", ()))
+    whole, once = (shard.operator in told.get(key, ()) for key in ("whole", "once"))
+    yield from blocks_of(operator, streams, whole, once)
 
 
-def blocks_of(operator: OperatorState, streams: Streams, whole: bool = False) -> Iterator[tuple[str, Block]]:
+def blocks_of(
+    operator: OperatorState, streams: Streams, whole: bool = False, once: bool = False
+) -> Iterator[tuple[str, Block]]:
     """State, and a block of its entries."""
-    yield from _blocks(of_operator(operator, streams, whole))
+    yield from _blocks(of_operator(operator, streams, whole, set() if once else None))
 
 
-def of_operator(operator: OperatorState, streams: Streams, whole: bool = False) -> Iterator[Entry]:
+def of_operator(
+    operator: OperatorState, streams: Streams, whole: bool = False, seen: set[tuple[str, bytes]] | None = None
+) -> Iterator[Entry]:
     """State, key and value, one by one."""
     if operator.coordinator is not None:
         yield "coordinator", b"", _short(operator.coordinator.content)
@@ -76,13 +83,14 @@ def of_operator(operator: OperatorState, streams: Streams, whole: bool = False) 
         yield "finished", b"", b""
     prefix = prefix_bytes(operator.max_parallelism)
     for subtask in operator.subtasks or ():
-        yield from of_subtask(subtask, prefix, streams, whole=whole)
+        yield from of_subtask(subtask, prefix, streams, whole=whole, seen=seen)
 
 
 def of_subtask(
-    subtask: SubtaskState, prefix: int, streams: Streams, keyed: bool = True, whole: bool = False
+    subtask: SubtaskState, prefix: int, streams: Streams, keyed: bool = True, whole: bool = False,
+    seen: set[tuple[str, bytes]] | None = None,
 ) -> Iterator[Entry]:
-    """`keyed`: its managed keyed state as well."""
+    """`keyed`: its managed keyed state as well. `seen`: the broadcast state that need not be told again."""
     if subtask.finished:
         yield "finished", b"%d" % subtask.index, b""
     handles = ((("", subtask.managed_keyed),) if keyed else ()) + (("raw ", subtask.raw_keyed),)
@@ -90,7 +98,7 @@ def of_subtask(
         yield from _keyed(handle, prefix, streams, role, whole)
     for role, part in (("", subtask.managed_operator), ("raw ", subtask.raw_operator)):
         if part is not None:
-            yield from _partitioned(part, streams, role)
+            yield from _partitioned(part, streams, role, seen)
     for side, channels in (("input", subtask.inputs), ("output", subtask.outputs)):
         yield from _channels(side, channels, streams)
 
@@ -174,7 +182,9 @@ def uncompressed(content: bytes) -> bytes:
     return bytes(cramjam.snappy.decompress(content))
 
 
-def _partitioned(handle: Partitioned, streams: Streams, role: str) -> Iterator[Entry]:
+def _partitioned(
+    handle: Partitioned, streams: Streams, role: str, seen: set[tuple[str, bytes]] | None = None
+) -> Iterator[Entry]:
     """An element ends where the next one of the file begins."""
     if handle.stream is None:
         return
@@ -185,7 +195,12 @@ def _partitioned(handle: Partitioned, streams: Streams, role: str) -> Iterator[E
     data.take(every[0])
     elements = {start: _short(data.take(end - start)) for start, end in pairwise((*every, handle.stream.size))}
     for state in handle.states:
-        yield from ((f"{role}{state.name}", b"", elements[offset]) for offset in state.offsets)
+        for offset in state.offsets:
+            if seen is not None and state.mode == BROADCAST:
+                if (state.name, elements[offset]) in seen:
+                    continue
+                seen.add((state.name, elements[offset]))
+            yield f"{role}{state.name}", b"", elements[offset]
 
 
 def _channels(side: str, channels: tuple[ChannelHandle, ...], streams: Streams) -> Iterator[Entry]:

@@ -16,6 +16,7 @@ from stateshift.errors import PlanError
 from stateshift.formats.flink.key_groups import groups_of
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.metadata import decode_metadata
+from stateshift.formats.flink.operator_handles import BROADCAST
 from stateshift.formats.flink.stream_handles import RelativeFile
 from stateshift.formats.uid import flink_operator_id
 from stateshift.spec import Spec, parse_spec
@@ -39,12 +40,15 @@ def spec_of(*sources: str, **job: Any) -> Spec:
     return parse_spec(json.dumps({"version": 1, "engine": "flink", "jobs": [plain]}))
 
 
-def entries(disk: MemoryDisk, location: str, whole: bool = False) -> dict[str, list[tuple[str, bytes, bytes]]]:
-    """By operator, in an order that says nothing."""
+def entries(
+    disk: MemoryDisk, location: str, whole: bool = False, once: bool = False
+) -> dict[str, list[tuple[str, bytes, bytes]]]:
+    """By operator, in an order that says nothing. `once`: broadcast state, of which each subtask has a copy."""
     storage, survey = golden.looked_at(disk, location)
     image = survey.images[0]
     streams = Streams(storage.chunks, places_of(image))
-    return {o.id.hex(): sorted(of_operator(o, streams, whole)) for o in metadata_of(image).operators}
+    operators = metadata_of(image).operators
+    return {o.id.hex(): sorted(of_operator(o, streams, whole, set() if once else None)) for o in operators}
 
 
 @pytest.mark.row("IF-6", "IF-8", "IF-9", "IF-10", "IF-12")
@@ -158,10 +162,10 @@ CANONICAL = [
 @pytest.mark.parametrize("parallelism", [1, 3, 5])
 def test_key_groups_are_cut_and_joined_for_another_parallelism(ground: Ground, case: str, parallelism: int) -> None:
     source = golden.write(ground.disk, f"flink-2.3.0/{case}")
-    wanted = entries(ground.disk, source)
+    wanted = entries(ground.disk, source, once=True)
     ground.apply(spec_of(source, transform=[{"kind": "rescale", "parallelism": parallelism}]))
-    assert entries(ground.disk, TARGET) == wanted
-    assert_owned(ground.disk, TARGET, parallelism)
+    assert entries(ground.disk, TARGET, once=True) == wanted
+    assert_owned(ground.disk, TARGET, parallelism if case != "kinds-compressed" else None)
 
 
 @pytest.mark.parametrize("case", [*CANONICAL, "kinds-compressed-rocksdb"])
@@ -186,8 +190,12 @@ def assert_owned(disk: MemoryDisk, location: str, parallelism: int | None) -> No
             assert isinstance(handle, KeyGroups)
             groups = groups_of(subtask.index, operator.max_parallelism, operator.parallelism)
             assert range(handle.first, handle.first + handle.count) == groups
-        if keyed and parallelism is not None and not any(s.managed_operator for s in operator.subtasks or ()):
+        if keyed and parallelism is not None:
             assert operator.parallelism == parallelism
+        handles = [handle for s in operator.subtasks or () if (handle := s.managed_operator) is not None]
+        broadcast = [[state.name for state in handle.states if state.mode == BROADCAST] for handle in handles]
+        if keyed and any(broadcast):
+            assert len(broadcast) == operator.parallelism and len(set(map(tuple, broadcast))) == 1
 
 
 @pytest.mark.parametrize(("case", "change", "why"), [
