@@ -41,13 +41,15 @@ _UNITED = "cannot become one of several"
 @dataclass(frozen=True, slots=True)
 class Choice:
     """`unknown` are names that match nothing, `twice` the ids that two images would give to the target, `left` those of
-    operators with state that stay behind, `elsewhere` what changes are `of`, and no image is."""
+    operators with state that stay behind, `elsewhere` what changes are `of`, and no image is; `alone` are names of
+    operators that were to become one of several, and are in one image."""
 
     taken: tuple[Taken, ...]
     unknown: tuple[str, ...]
     twice: tuple[str, ...]
     left: tuple[str, ...]
     elsewhere: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
 
 
 def id_of(name: str) -> tuple[str, str | None]:
@@ -74,6 +76,7 @@ def chosen(job: JobSpec, surveys: Sequence[Survey]) -> Choice:
         unknown=tuple(dict.fromkeys(_unknown(job, images, taken))),
         twice=_twice(taken, {id_of(name)[0] for name in unions_of(job)}),
         left=tuple(sorted(o.id for image in images for o in image.operators if o.stores and o.id not in olds)),
+        alone=tuple(name for name in unions_of(job) if _times(taken, name) == 1),
         elsewhere=tuple(c["of"] for c in job.transform if "of" in c and not _meant(job, len(images), c)),
     )
 
@@ -101,6 +104,10 @@ def _unknown(job: JobSpec, images: Sequence[Image], taken: Sequence[Taken]) -> I
             ids = set[str]().union(*(there[number] for number in _meant(job, len(images), change)))
             yield from (name for name in change.get("operators", ()) if ids and id_of(name)[0] not in ids)
     yield from (name for name in unions_of(job) if id_of(name)[0] not in new)
+
+
+def _times(taken: Sequence[Taken], name: str) -> int:
+    return sum(id_of(name)[0] == given[0] for one in taken for given in one.operators.values())
 
 
 def _twice(taken: Sequence[Taken], united: set[str]) -> tuple[str, ...]:

@@ -10,10 +10,10 @@ compared by. No serializer is needed.
     coordinator    the state of a source's or sink's coordinator
 
 What is long is represented by its digest. "stateshift.flink" among the settings says where the image lies, and under
-which ids its operators go: {what places are, "as": {id: id in this image}, "whole": [id], "once": [id]}. Files of key
+which ids its operators go: {what places are, "as": {id: id in this image}, "whole": [id], "once": {...}}. Files of key
 groups of those that are `whole` are on both sides the same, byte for byte, and so are not taken apart: each is one
-entry. Of those that are there `once`, broadcast state is: there is a copy of it for each subtask, and their number is
-another afterwards.
+entry. Of those in `once`, broadcast state is told once: there is a copy of it for each subtask, and their number is
+another afterwards. "once" is {id: [names of such states that are told by another image already]}.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ LONG = 4096
 RECORDS_MAX = 1 << 16
 
 Entry = tuple[str, bytes, bytes]
+Seen = set[tuple[str, bytes | None]]  # broadcast states, with a content that was told, or None if any was
 
 
 def comparable(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[tuple[str, Block]]:
@@ -62,19 +63,20 @@ def comparable(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -
     metadata = decoded(b"".join(read(shard.files[0])))
     own = bytes.fromhex(told.get("as", {}).get(shard.operator, shard.operator))
     operator = next(operator for operator in metadata.operators if operator.id == own)
-    whole, once = (shard.operator in told.get(key, ()) for key in ("whole", "once"))
-    yield from blocks_of(operator, streams, whole, once)
+    elsewhere = told.get("once", {}).get(shard.operator)
+    seen: Seen | None = None if elsewhere is None else {(name, None) for name in elsewhere}
+    yield from blocks_of(operator, streams, shard.operator in told.get("whole", ()), seen)
 
 
 def blocks_of(
-    operator: OperatorState, streams: Streams, whole: bool = False, once: bool = False
+    operator: OperatorState, streams: Streams, whole: bool = False, seen: Seen | None = None
 ) -> Iterator[tuple[str, Block]]:
     """State, and a block of its entries."""
-    yield from _blocks(of_operator(operator, streams, whole, set() if once else None))
+    yield from _blocks(of_operator(operator, streams, whole, seen))
 
 
 def of_operator(
-    operator: OperatorState, streams: Streams, whole: bool = False, seen: set[tuple[str, bytes]] | None = None
+    operator: OperatorState, streams: Streams, whole: bool = False, seen: Seen | None = None
 ) -> Iterator[Entry]:
     """State, key and value, one by one."""
     if operator.coordinator is not None:
@@ -88,7 +90,7 @@ def of_operator(
 
 def of_subtask(
     subtask: SubtaskState, prefix: int, streams: Streams, keyed: bool = True, whole: bool = False,
-    seen: set[tuple[str, bytes]] | None = None,
+    seen: Seen | None = None,
 ) -> Iterator[Entry]:
     """`keyed`: its managed keyed state as well. `seen`: the broadcast state that need not be told again."""
     if subtask.finished:
@@ -183,7 +185,7 @@ def uncompressed(content: bytes) -> bytes:
 
 
 def _partitioned(
-    handle: Partitioned, streams: Streams, role: str, seen: set[tuple[str, bytes]] | None = None
+    handle: Partitioned, streams: Streams, role: str, seen: Seen | None = None
 ) -> Iterator[Entry]:
     """An element ends where the next one of the file begins."""
     if handle.stream is None:
@@ -197,7 +199,7 @@ def _partitioned(
     for state in handle.states:
         for offset in state.offsets:
             if seen is not None and state.mode == BROADCAST:
-                if (state.name, elements[offset]) in seen:
+                if seen & {(state.name, None), (state.name, elements[offset])}:
                     continue
                 seen.add((state.name, elements[offset]))
             yield f"{role}{state.name}", b"", elements[offset]

@@ -181,6 +181,13 @@ def _of_choice(surveys: tuple[Survey, ...], choice: Choice) -> Iterator[Finding]
             f"no operator has the uid or id {name!r}{meant}",
             hint=f"stateshift inspect {quote(surveys[0].location)} --uids {quote(name)} lists what is there",
         )
+    for name in choice.alone:
+        yield Finding(
+            "refuse",
+            f"operator {name!r} is in one image only: there is nothing that it could become one with",
+            hint='leave it out of the union; where the other image has it under another name: {"kind": "rename", "of": '
+            '"that savepoint", "operators": {"other": "name"}}',
+        )
     for of in choice.elsewhere:
         yield Finding(
             "refuse",

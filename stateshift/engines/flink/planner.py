@@ -46,6 +46,7 @@ from stateshift.engines.flink.findings import (
     waived,
 )
 from stateshift.engines.flink.transforms import CUT, KEEP, METADATA, RESCALE
+from stateshift.formats.flink.operator_handles import BROADCAST
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import Segment, files_of
 from stateshift.formats.flink.versions import newest_for
@@ -343,8 +344,8 @@ def _compared(
     """`of_images`: (image, [(operator there, in the target)])."""
     anew = {one.operator: one for one in deal.anew}
     new = list(dict.fromkeys(operator for _, pairs in of_images for _, operator in pairs))
-    once = sorted(id_ for id_ in new if id_ in anew and anew[id_].loose)
-    told = {"whole": sorted(set(new) - anew.keys()), "once": once}
+    told = {"whole": sorted(set(new) - anew.keys())}
+    once: dict[str, list[str]] = {id_: [] for id_ in new if id_ in anew and anew[id_].loose}
     kept: dict[str, dict[str, None]] = {operator: {} for operator in new}
     sides, size = [], 0
     for number, pairs in of_images:
@@ -352,8 +353,10 @@ def _compared(
         image, sizes = survey.images[0], {file.path: file.size for file in survey.files}
         own, names = {shard.operator: shard for shard in image.shards}, _names(image, taken)
         shards = tuple(replace(own[old], operator=operator) for old, operator in pairs)
-        settings = {**taken.places.plain(), **told, "as": {operator: old for old, operator in pairs}}
+        names_of = {operator: old for old, operator in pairs}
+        settings = {**taken.places.plain(), **told, "once": once, "as": names_of}
         sides.append(Side(survey.location, shards, {SETTING: json.dumps(settings, sort_keys=True)}))
+        once = {id_: sorted({*seen, *_broadcast(image, names_of.get(id_))}) for id_, seen in once.items()}
         size += sum(sizes.get(path, 0) for path in {path for shard in shards for path in shard.files})
         for old, operator in pairs:
             gone = ("keyed", *anew[operator].loose) if operator in anew else ()
@@ -364,6 +367,7 @@ def _compared(
             written = (*_names_anew(choice, anew[operator]), *(name for own in loose.values() for name in own))
             kept[operator] |= dict.fromkeys(written)
     first = sides[0]
+    there = {"root": target, "image": "", **told, "once": {id_: [] for id_ in once}}
     return CompareImages(
         name=name,
         engine=layout.ENGINE,
@@ -374,9 +378,17 @@ def _compared(
         paths=(),
         settings=first.settings,
         size=size,
-        target_settings={SETTING: json.dumps({"root": target, "image": "", **told}, sort_keys=True)},
+        target_settings={SETTING: json.dumps(there, sort_keys=True)},
         beside=tuple(sides[1:]),
     )
+
+
+def _broadcast(image: Image, operator: str | None) -> set[str]:
+    """The names of its broadcast states."""
+    own = (o for o in metadata_of(image).operators if o.id.hex() == operator)
+    subtasks = (subtask for o in own for subtask in o.subtasks or ())
+    handles = (handle for s in subtasks for handle in (s.managed_operator, s.raw_operator) if handle is not None)
+    return {state.name for handle in handles for state in handle.states if state.mode == BROADCAST and state.offsets}
 
 
 def _names(image: Image, taken: Taken) -> dict[str, dict[str, str]]:

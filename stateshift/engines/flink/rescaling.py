@@ -89,6 +89,8 @@ def why_not(operator: OperatorState, streams: Streams, max_parallelism: int, uni
     dealt = max_parallelism != operator.max_parallelism
     for handle in handles if dealt or united else ():
         assert isinstance(handle, KeyGroups)
+        if _first(handle) is None:
+            continue
         if not is_canonical(handle, streams):
             return "only its serializers can tell the entries of the hashmap backend apart"
         header = _header(handle, streams)
@@ -190,7 +192,7 @@ def _refuse_other_types(one: Header, other: Header) -> None:
     same = one.key == other.key and one.key is not None
     wrong = [state.name for state in other.states if not _is_same(types[state.name], state)]
     if not same or wrong:
-        what = f"state {wrong[0]!r}" if wrong else "keys"
+        what = f"state {wrong[0]!r}" if same else "keys"
         raise Incompatible(f"the images have {what} of other types, or of types that are not known here",
                            hint="take savepoints of jobs of the same version")  # fmt: skip
 
