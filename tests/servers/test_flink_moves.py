@@ -175,7 +175,7 @@ def test_two_jobs_that_count_the_same_keys_do_not_become_one_by_a_union(ground: 
         "transform": [{"kind": "union", "operators": ["orders-count"]},
                       {"kind": "drop", "operators": ["orders-source"], "of": str(savepoints[1])}],
     }  # fmt: skip
-    told = ground.applied(ground.spec(job), code=1)
+    told = ground.applied(ground.spec(job), code=4)
     assert "is in two images: whose state counts cannot be told" in json.dumps(told)
     assert not (ground.folder / "new-orders" / "_metadata").exists()
     assert ground.said("rollback", ground.workdir, "--yes")["state"] == "rolled-back"

@@ -426,7 +426,7 @@ KILLED = {
     "merge": ([ONE, OTHER], {}),
     "gather": (["count-merging-incremental"], {}),
     "rescale": ([TWO], {"transform": [{"kind": "rescale", "parallelism": 3, "max_parallelism": 300}]}),
-    "union": ([], {"transform": [{"kind": "union", "operators": ["orders-count"]}]}),
+    "union": ([], {"transform": [{"kind": "union", "operators": ["orders-source", "orders-count"]}]}),
 }
 
 
