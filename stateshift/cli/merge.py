@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes
-from stateshift.cli.shortcut import Asked, Fork, To, Waive, WorkdirHere, carry, ending, one_job
+from stateshift.cli.shortcut import Asked, Fork, To, Waive, WorkdirHere, carry, ending, names_in, one_job
 from stateshift.cli.terminal import Terminal
 
 EPILOG = ending("stateshift merge /data/eu /data/us --to /data/orders")
@@ -50,4 +50,4 @@ def command(
         raise typer.BadParameter("merge takes two checkpoints, or more")
     change = {"kind": "merge", "locations": others, **({"sum": sum} if sum else {})}
     united = [{"kind": "union", "operators": names_in(union)}] if union else []
-    return carry(asked, [one_job(first, to, [change, *united], waive, fork)])
+    return carry(asked, [one_job(first, to, [change, *united], waive, fork)], "flink" if united else None)

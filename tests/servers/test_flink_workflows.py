@@ -70,7 +70,7 @@ def test_a_job_of_an_older_flink_goes_to_the_newest_and_back(three: Ground) -> N
     workdir = older.folder / "runs" / "back"
     refused = newest.said("apply", spec, "--yes", "--workdir", workdir, code=4)
     assert "reads metadata up to version 4" in json.dumps(refused)
-    assert newest.here.ask(f"/jobs/{id}")["state"] == "RUNNING", "what cannot be read there is seen before it is stopped"
+    assert newest.here.ask(f"/jobs/{id}")["state"] == "RUNNING", "seen before it is stopped"
     back["transform"] = [{"kind": "convert", "flink": "1.20"}]
     spec = newest.spec({key: value for key, value in back.items() if value is not None})
     assert newest.said("apply", spec, "--yes", "--workdir", workdir)["state"] == "finished"
