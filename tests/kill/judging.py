@@ -23,6 +23,8 @@ def moved(scenario: Scenario, outcome: Outcome, expected: Tree) -> list[str]:
         wrong += _count("jobs submitted", scenario.submitted("there"), 1)
         wrong += _count("jobs running on the target", scenario.alive("there"), 1)
         wrong += _count("jobs running on the source", scenario.alive("flow"), 0)
+    if scenario.flink is not None:
+        wrong += _count("savepoints taken", len(list((scenario.root / "taken").iterdir())), 1)
     return wrong + _litter(scenario)
 
 

@@ -18,9 +18,17 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from stateshift.clusters.protocol import Cluster, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import (
+    Cluster,
+    JobProgress,
+    JobStatus,
+    SavepointCluster,
+    SavepointRequest,
+    StopRequest,
+    Submission,
+)
 from stateshift.storage.protocol import Content, Storage, Traits
 from stateshift.survey import FileInfo, Owned, Room
 from stateshift.workdir import FileLines, Workdir
@@ -207,6 +215,12 @@ class DoomedCluster:
 
     def log(self, tag: str, lines_max: int = 50) -> str:
         return self._cluster.log(tag, lines_max)
+
+    def savepoint(self, request: SavepointRequest) -> str:
+        return self._around("savepoint", lambda: cast(SavepointCluster, self._cluster).savepoint(request))
+
+    def progress(self, tag: str) -> JobProgress:
+        return self._around("progress", lambda: cast(SavepointCluster, self._cluster).progress(tag))
 
     def _around(self, what: str, effect: Callable[[], Any]) -> Any:
         self._moments.reach(f"before {what}")

@@ -7,6 +7,8 @@
       cluster/                   the cluster's own log (see cluster.sh): a job runs on the source
       there/, there-input/       the target
       workdir/                   the run's
+
+Or, of Flink: a job of a cluster that stands in for one (see flink.py), `taken/` its savepoints, and the same target.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from stateshift import migration, plain
 from stateshift.clusters.opening import open_cluster
@@ -27,12 +30,14 @@ from stateshift.storage.local import LocalStorage
 from stateshift.storage.opening import open_storage
 from stateshift.storage.wrappers import Retrying
 from stateshift.workdir import Workdir
+from tests.clusters import faulty_server
+from tests.kill.flink import Session, spec_of
 from tests.kill.moments import Doomed, DoomedCluster, DoomedWorkdir, Moments
 from tests.support.checkpoints import Checkpoint
 
 RUN = "the-run"
 SCRIPT = Path(__file__).with_name("cluster.sh")
-OURS = ("workdir", "cluster")  # what is looked at by other means than as a tree
+OURS = ("workdir", "cluster", "taken")  # what is looked at by other means than as a tree
 
 Tree = Mapping[str, bytes | None]
 
@@ -59,6 +64,7 @@ class Scenario:
     pristine: Path
     spec: Spec
     proposal: Proposal = field(repr=False)
+    flink: Session | None = None
 
     @property
     def workdir(self) -> str:
@@ -67,6 +73,8 @@ class Scenario:
     def restore(self) -> None:
         shutil.rmtree(self.root)
         shutil.copytree(self.pristine, self.root)
+        if self.flink is not None:
+            self.flink.reset()
 
     def doors(self, moments: Moments) -> Doors:
         clock = HastyClock()
@@ -84,6 +92,8 @@ class Scenario:
 
     def events(self) -> list[tuple[str, str, str]]:
         """What the cluster itself has seen: (verb, tag, location)."""
+        if self.flink is not None:
+            return self.flink.events()
         log = self.root / "cluster" / "log"
         if not log.exists():
             return []
@@ -114,21 +124,27 @@ def tree(root: Path, without: tuple[str, ...] = OURS) -> dict[str, bytes | None]
 
 
 @contextmanager
-def scenario(full: bool, parallel: int = 1) -> Iterator[Scenario]:
-    """`full`: with everything; else one checkpoint and no cluster."""
+def scenario(kind: Literal["full", "plain", "flink"], parallel: int = 1) -> Iterator[Scenario]:
+    """`full`: with everything; `plain`: one checkpoint and no cluster; `flink`: a job of Flink's that runs."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="stateshift kill ", dir=memory) as place:
+    with ExitStack() as stack:
+        place = stack.enter_context(tempfile.TemporaryDirectory(prefix="stateshift kill ", dir=memory))
         root, pristine = Path(place) / "now", Path(place) / "pristine"
         root.mkdir()
-        wanted = _full(root) if full else _plain(root)
-        spec = parse_spec(plain.canonical({**wanted, "version": 1, "engine": "spark", "parallel": parallel}))
+        flink = None
+        if kind == "flink":
+            flink = Session(slow=0, lingers=0)
+            stack.enter_context(faulty_server.serving(flink))
+            flink.reset()
+        wanted = spec_of(root, flink.url) if flink is not None else _full(root) if kind == "full" else _plain(root)
+        spec = parse_spec(plain.canonical({"engine": "spark", **wanted, "version": 1, "parallel": parallel}))
         nobody = Scenario(root, pristine, spec, Proposal(spec, ()))
         proposal = migration.propose(spec, nobody.doors(Moments()), Workdir(root / "workdir"))
         assert not proposal.refusals, proposal.refusals
         shutil.rmtree(root / "workdir", ignore_errors=True)
         os.rename(root, pristine)
         shutil.copytree(pristine, root)
-        yield Scenario(root, pristine, spec, proposal)
+        yield Scenario(root, pristine, spec, proposal, flink)
 
 
 def _full(root: Path) -> dict[str, object]:

@@ -38,7 +38,7 @@ class Ended:
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Scenario]:
-    with scenario(full=True) as found:
+    with scenario("full") as found:
         (found.root.parent / "spec.json").write_text(json.dumps(to_plain_spec(found.spec)))
         yield found
 

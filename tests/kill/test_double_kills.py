@@ -25,7 +25,7 @@ ONLY = os.environ.get("STATESHIFT_DOUBLE_KILL")
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Scenario]:
-    with scenario(full=True, parallel=4) as found:
+    with scenario("full", parallel=4) as found:
         yield found
 
 

@@ -18,19 +18,20 @@ from tests.kill.process import Outcome
 from tests.kill.scenario import Scenario, Tree, scenario, tree
 
 NOTHING_FOLLOWS = ("after ", "before create", "before write", "before move", "before remove", "before prune",
-                   "before find", "before submit", "before stop", "flock")  # fmt: skip
+                   "before find", "before submit", "before stop", "before savepoint", "before progress",
+                   "flock")  # fmt: skip
 IN_THE_CLUSTER = ("before-it-counts", "before-the-job-starts", "before-the-answer")
 
 
-@pytest.fixture(scope="module", params=["full", "plain"])
+@pytest.fixture(scope="module", params=["full", "plain", "flink"])
 def place(request: pytest.FixtureRequest) -> Iterator[Scenario]:
-    with scenario(full=request.param == "full") as found:
+    with scenario(request.param) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def some(request: pytest.FixtureRequest, place: Scenario, seed: int) -> Callable[[list[Moment]], list[Moment]]:
-    """Every third moment of the long scenario, others with another seed; all of them with --full."""
+    """Every third moment of the long scenarios, others with another seed; all of them with --full."""
     every = 3 if place.events() and not request.config.getoption("--full") else 1
     return lambda moments: moments[seed % every :: every]
 
@@ -67,9 +68,11 @@ def each(moments: list[Moment], attempt: Callable[[Moment], list[str]]) -> None:
 
 
 @pytest.mark.row("IS-16", "IS-19")
-def test_a_run_killed_at_any_moment_and_resumed_ends_like_one_that_was_not(place: Scenario) -> None:
+def test_a_run_killed_at_any_moment_and_resumed_ends_like_one_that_was_not(
+    place: Scenario, some: Callable[[list[Moment]], list[Moment]]
+) -> None:
     moments, expected = undisturbed(place)
-    assert len(moments) > (300 if place.events() else 100)
+    assert len(moments) > (100 if place.flink or not place.events() else 300)
 
     def attempt(moment: Moment) -> list[str]:
         place.restore()
@@ -77,7 +80,7 @@ def test_a_run_killed_at_any_moment_and_resumed_ends_like_one_that_was_not(place
         assert killed.killed == moment, f"{moment} was not reached: {killed}"
         return judging.moved(place, process.resume(place), expected)
 
-    each(moments, attempt)
+    each(some(moments) if place.flink else moments, attempt)
 
 
 def test_a_run_killed_at_any_moment_and_taken_back_leaves_everything_as_it_was(
@@ -115,7 +118,7 @@ def test_a_rollback_killed_at_any_moment_is_finished_by_resume_or_by_another_rol
 
 @pytest.mark.parametrize("where", IN_THE_CLUSTER)
 def test_a_run_killed_while_the_cluster_takes_the_job_submits_it_once(where: str) -> None:
-    with scenario(full=True) as place:
+    with scenario("full") as place:
         expected = undisturbed(place)[1]
         place.restore()
         assert process.in_process(place, "apply", where).killed
@@ -124,13 +127,13 @@ def test_a_run_killed_while_the_cluster_takes_the_job_submits_it_once(where: str
 
 @pytest.mark.parametrize("where", IN_THE_CLUSTER)
 def test_a_run_killed_while_the_cluster_takes_the_job_can_be_taken_back(where: str) -> None:
-    with scenario(full=True) as place:
+    with scenario("full") as place:
         assert process.in_process(place, "apply", where).killed
         assert judging.as_before(place, process.rollback(place)) == []
 
 
 def test_the_moved_input_keeps_its_times() -> None:
-    with scenario(full=True) as place:
+    with scenario("full") as place:
         process.apply(place)
         for name in ("f0.json", "f1.json"):
             assert os.stat(place.root / "there-input" / name).st_mtime == os.stat(place.root / "input" / name).st_mtime
