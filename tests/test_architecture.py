@@ -65,7 +65,7 @@ OUTSIDE = frozenset(
     )
 )
 # What memory cannot hold lies in files without a name: nobody else could find them, or tell that they were there.
-OVERFLOWING = (("tempfile", "stateshift.engines.spark.entries.spilling"),)
+OVERFLOWING = (("tempfile", "stateshift.engines.spilling"),)
 OUTSIDE_MODULES = frozenset(("urllib.request", "concurrent.futures.process"))
 OUTSIDE_NAMES = {
     "datetime": ("now", "utcnow", "today"),

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stateshift.look.differences import Difference, Differences
+    from stateshift.engines.differences import Difference, Differences
     from stateshift.look.differing import diff
     from stateshift.look.exporting import Export, export, save
     from stateshift.look.inspecting import Look, ShownEntry, entries, inspect

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
+from stateshift.engines.differences import Change, Counts, Difference, Differences
+from stateshift.engines.matching import Matched, Shelf, matched
 from stateshift.engines.registry import recognised
-from stateshift.engines.spark.entries.matching import Matched, Shelf, matched
 from stateshift.engines.spark.entries.sides import SEPARATOR, Side, Sides
 from stateshift.formats.blocks import Binary, Block
-from stateshift.look.differences import Change, Counts, Difference, Differences
 from stateshift.look.selecting import Opened, opened
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently

@@ -12,17 +12,17 @@ from shlex import quote
 
 import pyarrow.compute as pc
 
+from stateshift.engines.differences import Change, Counts, Difference, Differences
 from stateshift.engines.flink.choosing import metadata_of, places_of
 from stateshift.engines.flink.entries import blocks_of
 from stateshift.engines.flink.reading import Streams
 from stateshift.engines.flink.showing import Shower
+from stateshift.engines.matching import Matched, matched
 from stateshift.engines.registry import FLINK, surveyed
-from stateshift.engines.spark.entries.matching import Matched, matched
 from stateshift.errors import PlanError
 from stateshift.formats.binaries import joined
 from stateshift.formats.blocks import Block
 from stateshift.formats.flink.metadata import OperatorState
-from stateshift.look.differences import Change, Counts, Difference, Differences
 from stateshift.storage.protocol import Storage
 
 SEPARATOR = b"\0"

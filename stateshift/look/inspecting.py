@@ -14,9 +14,9 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from stateshift.engines.registry import ENGINES, surveyed
+from stateshift.engines.singles import single
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.flink.names import METADATA
-from stateshift.look.singles import single
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import Storage

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from shlex import quote
 
+from stateshift.engines.singles import single
 from stateshift.engines.spark import survey as spark_survey
 from stateshift.engines.spark.entries.views import Views, views_of
 from stateshift.errors import MissingFile, PlanError
-from stateshift.look.singles import single
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, ShardFiles, Survey
 
