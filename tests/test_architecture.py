@@ -43,9 +43,9 @@ JOB_MAY_KNOW = ("spec", "survey", "formats", "errors", "plain")
 
 # The rooms of Spark's engine, and its modules that are in none. Modules on one row may know each other, rooms may not.
 SPARK_ROWS = (
-    ("planner", "transforms"),
+    ("planner", "transforms", "looks"),
     ("findings",),
-    ("deep", "reshaping"),
+    ("deep", "reshaping", "showing"),
     ("survey", "restart", "endpoints", "schemas"),
     ("entries", "decoding"),
     ("layout", "reading", "chains", "places", "bundles", "naming", "dividing"),
@@ -212,6 +212,16 @@ def spark_rows_broken(package: Package) -> Iterator[str]:
                 yield f"{name}:{found.line} imports {found.module}, but {here} and {there} are rooms of one row"
 
 
+def engines_named(package: Package) -> Iterator[str]:
+    """Who looks at an image, and who runs a migration, knows engines by what they contribute to the registry."""
+    for name, imports in package.imports.items():
+        if room(name) not in ("look", "migration"):
+            continue
+        for found in imports:
+            if found.module.startswith(("stateshift.engines.spark", "stateshift.engines.flink")):
+                yield f"{name}:{found.line} imports {found.module}: {room(name)} knows engines by their registry"
+
+
 def adapters_opened(package: Package) -> Iterator[str]:
     """Storages and clusters are known by their protocol; adapters are opened by migration, look and fleet alone."""
     for name, imports in package.imports.items():
@@ -329,6 +339,7 @@ RULES = (
     rows_broken,
     engines_entangled,
     spark_rows_broken,
+    engines_named,
     adapters_opened,
     job_too_heavy,
     spark_too_early,
@@ -377,6 +388,7 @@ BROKEN = (
         "rooms of one row",
     ),
     (spark_rows_broken, {"stateshift.engines.spark.elsewhere": ""}, "on no row"),
+    (engines_named, {"stateshift.look.x": "def f():\n  from stateshift.engines.flink import y"}, "by their registry"),
     (adapters_opened, {"stateshift.world": "from stateshift.storage import open_storage"}, "only migration"),
     (adapters_opened, {"stateshift.cli.x": "import stateshift.clusters.livy"}, "only migration"),
     (adapters_opened, {"stateshift.step.x": "import stateshift.storage.locations"}, "only migration"),
@@ -460,6 +472,22 @@ def _imported_by(*arguments: str) -> set[str]:
 def test_printing_words_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
     heavy = {"pyspark", "py4j", "fsspec", "pyarrow", "hdfs", "requests", "pandas", "numpy", "mmh3", "cramjam"}
     assert _imported_by(*arguments) & heavy == set()
+
+
+GOLDEN = {
+    "spark": ROOT / "tests/golden/spark-4.3.0/window-hdfs/checkpoint",
+    "flink": ROOT / "tests/golden/flink-2.3.0/count-canonical-hashmap/image",
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("command", ["inspect --entries", "verify --deep", "export --to -"])
+def test_who_looks_at_an_image_waits_for_no_other_engine_and_no_planner(command: str, name: str) -> None:
+    first = next(file for file in GOLDEN[name].rglob("*") if file.name in ("metadata", "_metadata"))
+    imported = _imported_by(*command.split(), str(first.parent))
+    engines = {module.split(".")[2] for module in imported if module.startswith("stateshift.engines.")}
+    assert engines & GOLDEN.keys() == {name}
+    assert f"stateshift.engines.{name}.planner" not in imported
 
 
 # ---------------------------------------------------------------------------------------------- leaks

@@ -18,7 +18,6 @@ from stateshift.step import Fleet
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Pace, Throttled
-from stateshift.survey import Survey
 from stateshift.workdir import Workdir
 from stateshift.world import Clock, Meter, Unwatched, World
 
@@ -102,7 +101,7 @@ def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
         stop=doors.stop,
         parallel=spec.parallel,
         cores=_cores(),
-        fence=lambda location: _fence(engine(spec.engine).survey(storage(location))),
+        fence=lambda location: engine(spec.engine).fenced_by(storage(location)),
         pace=pace,
     )
 
@@ -111,7 +110,3 @@ def _cores() -> int:
     """Those that this process may use, where the system tells."""
     usable = getattr(os, "sched_getaffinity", None)
     return len(usable(0)) if usable else os.cpu_count() or 1
-
-
-def _fence(survey: Survey) -> str | None:
-    return next((image.fence for image in survey.images if image.fence is not None), None)

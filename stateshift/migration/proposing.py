@@ -9,7 +9,7 @@ from typing import Any
 from stateshift import __version__, lock, plain
 from stateshift.clusters.opening import check_submit
 from stateshift.clusters.protocol import Cluster, JobState, JobStatus, StopRequest
-from stateshift.engines.registry import Engine, engine, surveyed
+from stateshift.engines.registry import Engine, engine
 from stateshift.errors import PlanError, SpecError
 from stateshift.estimating import estimated, probe
 from stateshift.migration import preflight
@@ -103,7 +103,7 @@ def _source(kind: Engine, job: JobSpec, doors: Doors) -> tuple[Storage, Survey]:
     if job.takes_savepoints:
         storage = doors.open_storage(job.source)
         return storage, Survey(storage.location, None, "empty", ())
-    return surveyed(kind, job.source, doors.open_storage, changes=job.transform)
+    return kind.survey(job.source, doors.open_storage, changes=job.transform)
 
 
 def propose(spec: Spec, doors: Doors, workdir: Workdir, only: str | None = None) -> Proposal:
@@ -143,7 +143,7 @@ def _others(job: JobSpec) -> tuple[str, ...]:
 def _survey(spec: Spec, location: str, doors: Doors, changes: Sequence[Mapping[str, Any]] = ()) -> Survey:
     """A place beside the job's own; what is to be gone back to is the job's own batch."""
     asked = [change for change in changes if change["kind"] != "rewind"]
-    storage, found = surveyed(engine(spec.engine), location, doors.open_storage, changes=asked)
+    storage, found = engine(spec.engine).survey(location, doors.open_storage, changes=asked)
     return _surveyed(found, storage)
 
 

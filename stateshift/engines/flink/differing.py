@@ -6,24 +6,23 @@ backend) is compared as it lies there, so that it differs from the same state in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from shlex import quote
 
 import pyarrow.compute as pc
 
-from stateshift.engines.differences import Change, Counts, Difference, Differences
 from stateshift.engines.flink.choosing import metadata_of, places_of
 from stateshift.engines.flink.entries import blocks_of
 from stateshift.engines.flink.reading import Streams
 from stateshift.engines.flink.showing import Shower
+from stateshift.engines.flink.survey import survey as surveyed
+from stateshift.engines.looks import Change, Counts, Difference, Differences, Opening
 from stateshift.engines.matching import Matched, matched
-from stateshift.engines.registry import FLINK, surveyed
 from stateshift.errors import PlanError
 from stateshift.formats.binaries import joined
 from stateshift.formats.blocks import Block
 from stateshift.formats.flink.metadata import OperatorState
-from stateshift.storage.protocol import Storage
 
 SEPARATOR = b"\0"
 
@@ -36,7 +35,7 @@ class Side:
     epoch: int | None
 
 
-def diff(one: str, other: str, opening: Callable[[str], Storage], show: int) -> Differences:
+def diff(one: str, other: str, opening: Opening, show: int) -> Differences:
     a, b = _side(one, opening), _side(other, opening)
     found = Differences(epochs=(a.epoch, b.epoch))
     for operator in dict.fromkeys((*a.operators, *b.operators)):
@@ -44,8 +43,8 @@ def diff(one: str, other: str, opening: Callable[[str], Storage], show: int) -> 
     return found
 
 
-def _side(location: str, opening: Callable[[str], Storage]) -> Side:
-    storage, survey = surveyed(FLINK, location, opening)
+def _side(location: str, opening: Opening) -> Side:
+    storage, survey = surveyed(location, opening)
     image = survey.images[0] if survey.images else None
     if image is None or "metadata" not in image.details:
         raise PlanError(f"{location} holds no Flink image", hint=f"stateshift inspect {quote(location)}")
