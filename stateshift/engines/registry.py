@@ -8,7 +8,7 @@ planner, and who looks at one of Spark's not for Flink's engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -178,9 +178,7 @@ def recognised(storage: Storage) -> str | None:
     return SPARK.name if next(storage.list(), None) is not None else None
 
 
-def found_at(
-    location: str, opening: Opening, thorough: bool = False
-) -> tuple[Engine, Storage, Survey]:
+def found_at(location: str, opening: Opening, thorough: bool = False) -> tuple[Engine, Storage, Survey]:
     """What is at a location, by the first engine that finds an image there, or else the last."""
     for one in _likeliest_first(opening(location)):
         storage, survey = one.survey(location, opening, thorough)
@@ -222,9 +220,27 @@ def engine(name: str) -> Engine:
     return ENGINES[name]
 
 
-def all_transforms() -> dict[str, Transform]:
-    return {name: transform for one in ENGINES.values() for name, transform in one.transforms().items()}
+class Transforms(Mapping[str, "Transform"]):
+    """Of all engines, by names that begin with the engine's, which is loaded when it is asked for one of them."""
+
+    def __getitem__(self, name: str) -> Transform:
+        return ENGINES[name.partition(".")[0]].transforms()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for one in ENGINES.values() for name in one.transforms())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
-def all_entries() -> dict[str, EntriesReader]:
-    return {one.name: one.reader() for one in ENGINES.values()}
+class Entries(Mapping[str, "EntriesReader"]):
+    """Of all engines, by the engine's name; likewise."""
+
+    def __getitem__(self, name: str) -> EntriesReader:
+        return ENGINES[name].reader()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ENGINES)
+
+    def __len__(self) -> int:
+        return len(ENGINES)

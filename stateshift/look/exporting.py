@@ -20,9 +20,10 @@ _SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "jsonl", ".json
 def export(location: str, to: str, wanted: Wanted | None = None, opening: Opening = open_patiently) -> Export:
     """What would be exported to `to`; everything that can be refused without reading the state is refused here."""
     format, place = _format(to), locations.normal(location, os.getcwd())
+    made = shown_by(place, opening=opening).looks().export(location, wanted or Wanted(), format, opening)
     if to != STDOUT and relation(locations.normal(to, os.getcwd()), place) in ("same", "inside"):
         raise PlanError(f"{to} lies inside of what is exported", hint="name a file outside of the checkpoint")
-    return shown_by(place, opening=opening).looks().export(location, wanted or Wanted(), format, opening)
+    return made
 
 
 def save(made: Export, to: str, opening: Opening = open_patiently) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import Cluster
-from stateshift.engines.registry import all_entries, all_transforms, engine
+from stateshift.engines.registry import Entries, Transforms, engine
 from stateshift.spec import ClusterSpec, KafkaSpec, Spec
 from stateshift.step import Fleet
 from stateshift.storage.opening import SystemClock, open_patiently
@@ -93,8 +93,8 @@ def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
     return World(
         storage=storage,
         cluster=cluster,
-        transforms=all_transforms(),
-        entries=all_entries(),
+        transforms=Transforms(),
+        entries=Entries(),
         clock=doors.clock,
         run=run,
         meter=doors.meter,
