@@ -8,6 +8,7 @@ a test of its own with a small package that breaks it: a rule that nothing can b
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -468,10 +469,12 @@ def _imported_by(*arguments: str) -> set[str]:
     return {line.rsplit("|", 1)[1].strip() for line in run.stderr.splitlines() if line.startswith("import time:")}
 
 
+HEAVY = frozenset(("pyspark", "py4j", "fsspec", "pyarrow", "hdfs", "requests", "pandas", "numpy"))
+
+
 @pytest.mark.parametrize("arguments", [("--help",), ("plan", "--help"), ("schema",)], ids=" ".join)
 def test_printing_words_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
-    heavy = {"pyspark", "py4j", "fsspec", "pyarrow", "hdfs", "requests", "pandas", "numpy", "mmh3", "cramjam"}
-    assert _imported_by(*arguments) & heavy == set()
+    assert _imported_by(*arguments) & (HEAVY | {"mmh3", "cramjam"}) == set()
 
 
 GOLDEN = {
@@ -488,6 +491,18 @@ def test_who_looks_at_an_image_waits_for_no_other_engine_and_no_planner(command:
     engines = {module.split(".")[2] for module in imported if module.startswith("stateshift.engines.")}
     assert engines & GOLDEN.keys() == {name}
     assert f"stateshift.engines.{name}.planner" not in imported
+
+
+def test_a_savepoint_is_moved_without_what_only_sparks_state_needs(tmp_path: Path) -> None:
+    """Half of what it takes to move a small one is the start of the process."""
+    savepoint = next(GOLDEN["flink"].rglob("_metadata")).parent
+    places = {"existing_savepoint_paths": [savepoint.as_uri()], "new_savepoint_path": (tmp_path / "new").as_uri()}
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps({"version": 1, "engine": "flink", "jobs": [{"name": "orders", **places}]}))
+    imported = _imported_by("apply", str(spec), "--yes", "--workdir", str(tmp_path / "run"))
+    assert (tmp_path / "new" / "_metadata").exists()
+    assert imported & HEAVY == set()
+    assert not [module for module in imported if module.startswith(("stateshift.engines.spark", "stateshift.fleet"))]
 
 
 # ---------------------------------------------------------------------------------------------- leaks

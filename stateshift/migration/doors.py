@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import Cluster
 from stateshift.engines.registry import Entries, Transforms, engine
 from stateshift.spec import ClusterSpec, KafkaSpec, Spec
@@ -64,6 +63,8 @@ def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) 
     interrupt, watched = stop or threading.Event(), meter or Unwatched()
 
     def cluster(spec: ClusterSpec, workdir: Workdir) -> Cluster:
+        from stateshift.clusters.opening import open_cluster  # where there is no cluster, nobody waits for one
+
         return open_cluster(spec, str(workdir.path), open_storage=open_patiently, say=watched.say, interrupt=interrupt)
 
     return Doors(open_patiently, cluster, SystemClock(), watched, interrupt, socket.gethostname())

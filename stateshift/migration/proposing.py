@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stateshift import __version__, lock, plain
-from stateshift.clusters.opening import check_submit
 from stateshift.clusters.protocol import Cluster, JobState, JobStatus, StopRequest
 from stateshift.engines.registry import Engine, engine
 from stateshift.errors import PlanError, SpecError
@@ -80,6 +79,8 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
     and what is asked of them before anything moves (`preflight`)."""
     kind = engine(spec.engine)
     if job.submit is not None and job.target_cluster is not None:
+        from stateshift.clusters.opening import check_submit
+
         number = [one.name for one in spec.jobs].index(job.name)
         check_submit(spec.cluster(job.target_cluster).kind, job.submit.options, f"/jobs/{number}/submit")
     source, found = _source(kind, job, doors)

@@ -10,18 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from shlex import quote
 
-import pyarrow.compute as pc
-
 from stateshift.engines.flink.choosing import metadata_of, places_of
-from stateshift.engines.flink.entries import blocks_of
+from stateshift.engines.flink.entries import pairs_of
 from stateshift.engines.flink.reading import Streams
 from stateshift.engines.flink.showing import Shower
 from stateshift.engines.flink.survey import survey as surveyed
 from stateshift.engines.looks import Change, Counts, Difference, Differences, Opening
 from stateshift.engines.matching import Matched, matched
 from stateshift.errors import PlanError
-from stateshift.formats.binaries import joined
-from stateshift.formats.blocks import Block
+from stateshift.formats.blocks import Block, block_of
 from stateshift.formats.flink.metadata import OperatorState
 
 SEPARATOR = b"\0"
@@ -74,9 +71,10 @@ class _Comparing:
     def _keyed(self) -> Iterator[tuple[int, Block]]:
         """The entries of both sides, each key with its state's name in front."""
         for number, (state, side) in enumerate(zip(self._states, self._sides, strict=True)):
-            for store, block in blocks_of(state, side.streams) if state is not None else ():
+            for store, pairs in pairs_of(state, side.streams) if state is not None else ():
                 self._counts.setdefault(store, Counts(self._name, store))
-                yield number, Block(joined(store.encode() + SEPARATOR, block.keys), pc.fill_null(block.values, b""))
+                before = store.encode() + SEPARATOR
+                yield number, block_of((before + key, value) for key, value in pairs)
 
     def _count(self, key: bytes) -> Counts:
         return self._counts[key.partition(SEPARATOR)[0].decode()]
