@@ -144,7 +144,7 @@ class Crew:
             except BaseException:
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
-        count = len(step.source_shards)
+        count = sum(len(side.shards) for side in step.sources)
         return step.judged(folds_together(folds[:count]), folds_together(folds[count:]), world)
 
     def holds(self, step: Step, world: World, evidence: Evidence) -> list[Discrepancy]:
@@ -235,9 +235,10 @@ def _parts_of(step: Step) -> list[tuple[str, Side]]:
     it, and of any other step."""
     if not isinstance(step, CompareImages) or step.paths or step.bytes < WORTHWHILE_BYTES:
         return []
+    names = (*(f"source{number or ''}" for number in range(len(step.sources))), "target")
     return [
         (f"{step.name}/{name}/{number}", replace(side, shards=(shard,)))
-        for name, side in zip(("source", "target"), step.sides, strict=True)
+        for name, side in zip(names, (*step.sources, step.sides[1]), strict=True)
         for number, shard in enumerate(side.shards)
     ]
 

@@ -12,10 +12,12 @@
      "after": "count"}], "widen": {"count": "long"}, "rename": {"a": "b"}, "drop": ["c"], "widen_key": {"id": "long"},
      "rename_key": {"id": "number"}, "nullable": ["at"], "nullable_key": ["id"]}
     {"kind": "rescale", "parallelism": 3, "max_parallelism": 256}                              either, or both (Flink)
+    {"kind": "union", "operators": ["count"]}                                                  (Flink)
     {"kind": "repair", "files": ["/savepoints/savepoint-1"]}                                   (Flink)
 
-The model keeps them as mappings with canonical keys. Each kind stands once (`evolve` once for each store): what several
-of them ask for is one rewriting of the state, so their order does not matter.
+The model keeps them as mappings with canonical keys. Each kind stands once (`evolve` once for each store, `rename` and
+`drop` of Flink once for each image that they are `of`): what several of them ask for is one rewriting of the state, so
+their order does not matter.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def read_changes(reader: Reader, place: Place) -> tuple[Change, ...]:
 def _place(change: Change) -> tuple[Any, ...]:
     """What may stand once."""
     of_store = (change.get("operator"), change.get("store", "default")) if change["kind"] == "evolve" else ()
-    return (change["kind"], *of_store)
+    return (change["kind"], change.get("of"), *of_store)
 
 
 def _read(reader: Reader, place: Place) -> Change | None:
@@ -157,7 +159,7 @@ def _needs(*names: str) -> Callable[[Reader, Place, Mapping[str, Place]], None]:
 
 
 def _needs_one(reader: Reader, place: Place, known: Mapping[str, Place]) -> None:
-    if len(known) < 2:
+    if not known.keys() - {"kind", "of"}:
         reader.complaints.add(place, "nothing is asked for", "one of its keys beside 'kind'")
 
 
@@ -188,4 +190,5 @@ _FITS: Mapping[str, Callable[[Reader, Place, Mapping[str, Place]], None]] = {
     "evolve": _evolve,
     "rescale": _needs_one,
     "repair": _needs("files"),
+    "union": _needs("operators"),
 }

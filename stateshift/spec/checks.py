@@ -203,7 +203,10 @@ def _check_changes(complaints: Complaints, read: ReadJob) -> None:
     if in_place and (read.job.target or len(read.job.transform) > 1):
         wrong = "with 'remote_location'" if read.job.target else "beside another change"
         complaints.add(read.at("transform"), f"a compaction in place {wrong}", "one or the other")
-    of_flink = any(change["kind"] in ("rescale", "repair") or "flink" in change for change in read.job.transform)
+    of_flink = any(
+        change["kind"] in ("rescale", "repair", "union") or {"flink", "of"} & change.keys()
+        for change in read.job.transform
+    )
     if read.job.flink is None and of_flink:
         complaints.add(read.at("transform"), "a change of Flink's images, for a job of Spark", '"engine": "flink"')
     if read.job.transform and not read.job.target and not in_place:

@@ -255,13 +255,16 @@ PROVIDERS = ("hdfs-backed", "rocksdb")
 CODECS = ("lz4", "zstd", "snappy", "lzf")
 
 
+_OF = "Of several Flink images, the one that is meant: its location, or the id of the job it is taken of."
+
+
 def _kind(name: str, about: str, *keys: Key) -> tuple[str, Keys]:
     return name, Keys(Key("kind", "choice", about, choices=_KINDS), *keys)
 
 
 _KINDS = (
     *("rewind", "compact", "repartition", "convert", "rename", "drop", "split", "merge", "evolve"),
-    *("rescale", "repair"),
+    *("rescale", "repair", "union"),
 )
 
 # The kinds of `transform`, each with its own keys; the first of them is always `kind`.
@@ -279,9 +282,11 @@ TRANSFORMS: Mapping[str, Keys] = dict((
           Key("flink", "text", "The Flink that is to read it, such as 1.20: its metadata is written for that one.")),
     _kind("rename", "Other ids for stateful operators and sources, where a changed job numbers them differently.",
           Key("operators", "names", "Old id -> new id."),
+          Key("of", "text", _OF),
           Key("sources", "names", "Old index or name -> new one.")),
     _kind("drop", "Leave the state of operators, or sources, behind.",
           Key("operators", "texts", "Their ids."),
+          Key("of", "text", _OF),
           Key("sources", "texts", "Their indexes or names.")),
     _kind("split", "Only a part of the keys.",
           Key("by", "count", "Into how many parts the shards are divided."),
@@ -294,6 +299,8 @@ TRANSFORMS: Mapping[str, Keys] = dict((
     _kind("rescale", "Another parallelism, or max parallelism, of a Flink job's keyed state.",
           Key("parallelism", "count", "Of the operators with keyed state and no other: Flink deals out the rest."),
           Key("max_parallelism", "count", "Into how many key groups keys are dealt: of all operators.")),
+    _kind("union", "Operators that several Flink images have become one: their keys must be different ones.",
+          Key("operators", "texts", "Their ids, or uids, in the new image.")),
     _kind("repair", "Files of a Flink image that its metadata has beside itself, and that lie elsewhere.",
           Key("files", "locations", "Folders in which they are looked for, such as the savepoint of a CLAIM restore.")),
     _kind("evolve", "Other columns in the rows of a store, for a job whose query has changed.",

@@ -183,8 +183,17 @@ class WriteFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Files at another location than a step's own."""
+
+    location: str
+    files: tuple[FileInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TransformShard:
-    """Feed files through a named pure transform. `whole` as in CopyFiles."""
+    """Feed files through a named pure transform. `whole` as in CopyFiles; `beside` are further inputs, behind the
+    others."""
 
     kind: ClassVar[str] = "TransformShard"
     name: str
@@ -195,6 +204,7 @@ class TransformShard:
     target: str
     outputs: tuple[str, ...]
     whole: bool = False
+    beside: tuple[Elsewhere, ...] = ()
 
     @property
     def files(self) -> int:
@@ -202,7 +212,8 @@ class TransformShard:
 
     @property
     def bytes(self) -> int:
-        return sum(item.size for item in self.inputs)
+        others = (item for place in self.beside for item in place.files)
+        return sum(item.size for item in (*self.inputs, *others))
 
     def describe(self) -> str:
         return f"{self.transform}: {_paths(tuple(i.path for i in self.inputs))} to {self.target}"
@@ -210,6 +221,7 @@ class TransformShard:
     def run(self, world: World) -> Evidence:
         source, target = world.storage(self.source), world.storage(self.target)
         inputs: list[Content] = [_reading(source, item) for item in self.inputs]
+        inputs += [_reading(world.storage(p.location), item) for p in self.beside for item in p.files]
         contents = world.transforms[self.transform](self.options, inputs)
         assert len(contents) == len(self.outputs), f"{self.transform} made {len(contents)} outputs"
         written = []

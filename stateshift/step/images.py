@@ -42,7 +42,8 @@ class Side:
 @dataclass(frozen=True, slots=True)
 class CompareImages:
     """Compare `source_shards` with `target_shards` by entries, and `paths` byte for byte. The target's rows are read by
-    `target_settings` where they are not read as the source's are."""
+    `target_settings` where they are not read as the source's are. `beside` are further sources, whose entries are in
+    the target as well."""
 
     kind: ClassVar[str] = "CompareImages"
     name: str
@@ -55,10 +56,12 @@ class CompareImages:
     settings: Mapping[str, str]
     size: int = 0
     target_settings: Mapping[str, str] | None = None
+    beside: tuple[Side, ...] = ()
 
     @property
     def files(self) -> int:
-        return sum(len(s.files) for s in self.source_shards) + len(self.paths)
+        shards = (*self.source_shards, *(shard for side in self.beside for shard in side.shards))
+        return sum(len(shard.files) for shard in shards) + len(self.paths)
 
     @property
     def bytes(self) -> int:
@@ -68,8 +71,8 @@ class CompareImages:
         return f"compare {len(self.source_shards)} shards and {len(self.paths)} files with {self.target}"
 
     def run(self, world: World) -> Evidence:
-        found, there = (fold_entries(side, self.engine, world) for side in self.sides)
-        return self.judged(found, there, world)
+        found = folds_together(fold_entries(side, self.engine, world) for side in self.sources)
+        return self.judged(found, fold_entries(self.sides[1], self.engine, world), world)
 
     @property
     def sides(self) -> tuple[Side, Side]:
@@ -77,6 +80,10 @@ class CompareImages:
         shards = self.source_shards if self.target_shards is None else self.target_shards
         settings = self.settings if self.target_settings is None else self.target_settings
         return Side(self.source, self.source_shards, self.settings), Side(self.target, shards, settings)
+
+    @property
+    def sources(self) -> tuple[Side, ...]:
+        return (self.sides[0], *self.beside)
 
     def judged(self, found: Fold, there: Fold, world: World) -> Evidence:
         """The evidence, from what both sides came to, whoever has folded them."""

@@ -144,6 +144,44 @@ def test_one_job_becomes_two_out_of_one_savepoint(ground: Ground) -> None:
     ground.goes_on("orders", "payments")
 
 
+@pytest.mark.row("IF-7", "IF-12")
+@pytest.mark.parametrize("most", [None, 64], ids=["as-it-was", "max-parallelism-64"])
+def test_two_jobs_of_one_jar_that_count_other_keys_become_one(ground: Ground, most: int | None) -> None:
+    """Both have an operator orders-count: its state is united, and no count is lost."""
+    keys, words = ("--keys", "8"), ("--regions", "north,south", "--max-parallelism", "16")
+    ids = [ground.started("orders", "--sources", region, *words, *keys) for region in ("north", "south")]
+    submit = ground.submit("orders", "--sources", "north,south", *words[:3], str(most or 16), *keys, parallelism=3)
+    changes = [{"kind": "union", "operators": ["orders-count"]}]
+    changes += [{"kind": "rescale", "max_parallelism": most}] if most else []
+    job = ground.job("orders", *ids, transform=changes, submit=submit)
+    job.pop("source_submit")
+    assert ground.applied(ground.spec(job))["state"] == "finished"
+    before = len(ground.written("orders"))
+    until(lambda: len(ground.written("orders")) > before + 200)
+    ground.ended()
+    found = ground.written("orders")
+    for region in (0, 1):
+        own = [line._replace(number=line.number // 2) for line in found if line.number % 2 == region]
+        assert len(own) > 100 and faults(own, 4, 0, len(own)) == []
+
+
+@pytest.mark.row("IF-7")
+def test_two_jobs_that_count_the_same_keys_do_not_become_one_by_a_union(ground: Ground) -> None:
+    """Nothing is published; taken back, both run again from their savepoints."""
+    savepoints = [ground.here.stopped(ground.started("orders"), ground.folder / "taken") for _ in range(2)]
+    job = {
+        "name": "orders", "existing_savepoint_paths": [str(place) for place in savepoints],
+        "new_savepoint_path": str(ground.folder / "new-orders"),
+        "transform": [{"kind": "union", "operators": ["orders-count"]},
+                      {"kind": "drop", "operators": ["orders-source"], "of": str(savepoints[1])}],
+    }  # fmt: skip
+    told = ground.applied(ground.spec(job), code=4)
+    assert "is in two images: whose state counts cannot be told" in json.dumps(told)
+    assert not (ground.folder / "new-orders" / "_metadata").exists()
+    assert ground.said("rollback", ground.workdir, "--yes")["state"] == "rolled-back"
+    assert list((ground.folder / "new-orders").glob("*")) == []
+
+
 @pytest.mark.row("IF-12")
 @pytest.mark.parametrize(("was", "becomes", "kind", "most"), [
     (2, 3, "string", None), (4, 1, "long", None), (2, 2, "string", 200), (2, 3, "long", 32),

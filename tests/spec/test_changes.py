@@ -33,6 +33,7 @@ GOOD = [
 OF_FLINK = [
     {"kind": "rescale", "parallelism": 3, "max_parallelism": 256},
     {"kind": "convert", "flink": "1.20"},
+    {"kind": "union", "operators": ["count"]},
     {"kind": "repair", "files": ["file:///savepoints/savepoint-1"]},
 ]  # fmt: skip
 

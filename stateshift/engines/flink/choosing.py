@@ -1,6 +1,7 @@
-"""Which operators of which image go to the target, and under which ids. Pure.
+"""Which operators of which image go to the target, under which ids, and which are written anew. Pure.
 
-    chosen(job, surveys)    Choice(taken, unknown, twice, left)
+    chosen(job, surveys)              Choice(taken, unknown, twice, left)
+    dealing(job, surveys, choice)     Dealing(anew, max_parallelism, wrong)
 
 An operator is named by its uid, whose hash is its id, or by the id itself (32 hexadecimal digits). Without names, all
 go.
@@ -8,18 +9,24 @@ go.
     "operators": [...]                                  only these: keep, and split
     {"kind": "drop", "operators": [...]}                all but these
     {"kind": "rename", "operators": {"old": "new"}}     under another uid, or another id
+    {"kind": "union", "operators": [...]}               of several images, become one
+
+A drop or rename may be `of` one image: jobs that were started from one jar have the same uids.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stateshift.engines.flink.editing import Taken
-from stateshift.engines.flink.places import Places
+from stateshift.engines.flink.loose import LOOSE, why_not
+from stateshift.engines.flink.places import Places, located
 from stateshift.formats.flink.metadata import Metadata, OperatorState
+from stateshift.formats.flink.operator_handles import BROADCAST
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import RelativeFile, files_of
 from stateshift.formats.uid import flink_operator_id
@@ -27,17 +34,22 @@ from stateshift.spec import JobSpec
 from stateshift.survey import Image, Survey
 
 _ID = re.compile(r"[0-9a-f]{32}")
+_RESCALED = "cannot get another number of subtasks or key groups"
+_UNITED = "cannot become one of several"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """`unknown` are names that match nothing, `twice` the ids that two images would give to the target, `left` those of
-    operators with state that stay behind."""
+    operators with state that stay behind, `elsewhere` what changes are `of`, and no image is; `alone` are names of
+    operators that were to become one of several, and are in one image."""
 
     taken: tuple[Taken, ...]
     unknown: tuple[str, ...]
     twice: tuple[str, ...]
     left: tuple[str, ...]
+    elsewhere: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
 
 
 def id_of(name: str) -> tuple[str, str | None]:
@@ -46,28 +58,94 @@ def id_of(name: str) -> tuple[str, str | None]:
 
 
 def chosen(job: JobSpec, surveys: Sequence[Survey]) -> Choice:
-    named = [operator.name for operator in job.operators]
-    dropped = _changed(job, "drop").get("operators", ())
-    renamed = _changed(job, "rename").get("operators", {})
-    there = {operator.id for survey in surveys for image in survey.images for operator in image.operators}
-    wanted = {id_of(name)[0] for name in named} if named else there
-    wanted = wanted - {id_of(name)[0] for name in dropped}
-    others = {id_of(old)[0]: id_of(new) for old, new in renamed.items()}
-    taken, names = [], set[str]()
-    for survey in surveys:
-        image = survey.images[0]
-        own = {o.id: others.get(o.id, (o.id, None)) for o in image.operators if o.id in wanted}
+    images = [survey.images[0] for survey in surveys]
+    kept, names = {id_of(operator.name)[0] for operator in job.operators}, set[str]()
+    taken = list[Taken]()
+    for number, image in enumerate(images):
+        dropped = {id_of(name)[0] for name in _of_image(job, number, "drop")}
+        renamed = {id_of(old)[0]: id_of(new) for old, new in _of_image(job, number, "rename").items()}
+        wanted = [o.id for o in image.operators if o.id not in dropped and (not kept or o.id in kept)]
         files = _relative_files(metadata_of(image))
+        own = {id_: renamed.get(id_, (id_, None)) for id_ in wanted}
         taken.append(Taken(places_of(image), own, apart=bool(files & names)))
         names |= files
-    new = [given[0] for one in taken for given in one.operators.values()]
-    kept = {own for one in taken for own in one.operators}
+    taken = _without_empty_twins(images, taken)
+    olds = {own for one in taken for own in one.operators}
     return Choice(
         taken=tuple(taken),
-        unknown=tuple(name for name in (*named, *dropped, *renamed) if id_of(name)[0] not in there),
-        twice=tuple(sorted({one for one in new if new.count(one) > 1})),
-        left=tuple(sorted(o.id for s in surveys for o in s.images[0].operators if o.stores and o.id not in kept)),
+        unknown=tuple(dict.fromkeys(_unknown(job, images, taken))),
+        twice=_twice(taken, {id_of(name)[0] for name in unions_of(job)}),
+        left=tuple(sorted(o.id for image in images for o in image.operators if o.stores and o.id not in olds)),
+        alone=tuple(name for name in unions_of(job) if _times(taken, name) == 1),
+        elsewhere=tuple(c["of"] for c in job.transform if "of" in c and not _meant(job, len(images), c)),
     )
+
+
+def _without_empty_twins(images: Sequence[Image], taken: Sequence[Taken]) -> list[Taken]:
+    """Jobs of one jar have the same operators; one that has no state is of no use beside another of its id."""
+    full = [{o.id for o in image.operators if o.stores} for image in images]
+    pairs = list(zip(taken, full, strict=True))
+    held = {given[0] for one, own in pairs for old, given in one.operators.items() if old in own}
+    found = []
+    for one, own in pairs:
+        kept = {old: given for old, given in one.operators.items() if old in own or given[0] not in held}
+        held |= {given[0] for given in kept.values()}
+        found.append(replace(one, operators=kept))
+    return found
+
+
+def _unknown(job: JobSpec, images: Sequence[Image], taken: Sequence[Taken]) -> Iterator[str]:
+    """What the job names and no image has."""
+    there = [{operator.id for operator in image.operators} for image in images]
+    new = {given[0] for one in taken for given in one.operators.values()}
+    yield from (o.name for o in job.operators if not any(id_of(o.name)[0] in ids for ids in there))
+    for change in job.transform:
+        if change["kind"] in ("drop", "rename"):
+            ids = set[str]().union(*(there[number] for number in _meant(job, len(images), change)))
+            yield from (name for name in change.get("operators", ()) if ids and id_of(name)[0] not in ids)
+    yield from (name for name in unions_of(job) if id_of(name)[0] not in new)
+
+
+def _times(taken: Sequence[Taken], name: str) -> int:
+    return sum(id_of(name)[0] == given[0] for one in taken for given in one.operators.values())
+
+
+def _twice(taken: Sequence[Taken], united: set[str]) -> tuple[str, ...]:
+    """Ids that several operators would have, but for those of different images that are to become one."""
+    found = Counter(given[0] for one in taken for given in one.operators.values())
+    inside = {id_ for one in taken for id_, n in Counter(g[0] for g in one.operators.values()).items() if n > 1}
+    return tuple(sorted(inside | {id_ for id_, times in found.items() if times > 1 and id_ not in united}))
+
+
+def unions_of(job: JobSpec) -> tuple[str, ...]:
+    return tuple(changed(job, "union").get("operators", ()))
+
+
+def _of_image(job: JobSpec, number: int, kind: str) -> Any:
+    """What a drop or a rename says of an image's operators: names, or old ones to new ones."""
+    found = [c.get("operators", ()) for c in job.transform if c["kind"] == kind and _is_meant(job, number, c)]
+    if kind == "drop":
+        return [name for names in found for name in names]
+    return {old: new for names in found for old, new in dict(names).items()}
+
+
+def _meant(job: JobSpec, count: int, change: Mapping[str, Any]) -> list[int]:
+    """The images that a change is for."""
+    return [number for number in range(count) if _is_meant(job, number, change)]
+
+
+def _is_meant(job: JobSpec, number: int, change: Mapping[str, Any]) -> bool:
+    of = change.get("of")
+    return of is None or bool({of, located(of)} & {*_names_of(job, number)})
+
+
+def _names_of(job: JobSpec, number: int) -> Iterator[str]:
+    """What an image is called by: where it is, and the id of the job that it was taken of."""
+    existing = job.flink.existing_savepoints if job.flink is not None else ()
+    merged = (at for change in job.transform if change["kind"] == "merge" for at in change["locations"])
+    ids = job.flink.job_ids if job.flink is not None else ()
+    for names in ((*(existing or (job.source,)), *merged), ids):
+        yield from names[number : number + 1]
 
 
 def metadata_of(image: Image) -> Metadata:
@@ -82,57 +160,122 @@ def places_of(image: Image) -> Places:
 
 def asked_version(job: JobSpec) -> str | None:
     """The Flink for which the metadata is to be written."""
-    version: str | None = _changed(job, "convert").get("flink")
+    version: str | None = changed(job, "convert").get("flink")
     return version
 
 
 @dataclass(frozen=True, slots=True)
-class Rescaling:
-    """Operators with keyed state whose groups are cut or dealt anew: (image, operator) -> parallelism; and of all, the
-    max parallelism, where it changes. `wrong` are operators for which that cannot be done, and why."""
+class Anew:
+    """An operator of the target whose state is written anew: the operators that it is made of, as (image, id there).
+    `loose` is what of it belongs to no key, by its roles, as far as that is written anew too."""
 
-    operators: Mapping[tuple[int, str], int]
+    operator: str
+    sources: tuple[tuple[int, str], ...]
+    parallelism: int
+    max_parallelism: int
+    loose: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Dealing:
+    """What is written anew; of all operators the max parallelism, where it changes; and for which operators that cannot
+    be done: (id, what, why)."""
+
+    anew: tuple[Anew, ...]
     max_parallelism: int | None
-    wrong: tuple[tuple[str, str], ...] = ()
+    wrong: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def by_source(self) -> Mapping[tuple[int, str], Anew]:
+        return {source: one for one in self.anew for source in one.sources}
 
 
-def rescaling(job: JobSpec, surveys: Sequence[Survey], taken: Sequence[Taken]) -> Rescaling:
-    change = _changed(job, "rescale")
-    found: dict[tuple[int, str], int] = {}
-    wrong: list[tuple[str, str]] = []
-    for number, (survey, own) in enumerate(zip(surveys, taken, strict=True)):
-        blocked: Mapping[str, str] = survey.images[0].details.get("rigid", {})
-        for operator in metadata_of(survey.images[0]).operators if change else ():
-            id_ = operator.id.hex()
-            if id_ not in own.operators:
-                continue
-            wanted, why = _rescaled(operator, change, blocked.get(id_))
-            if why is not None:
-                wrong.append((id_, why))
-            elif wanted is not None:
-                found[number, id_] = wanted
-    return Rescaling(found, change.get("max_parallelism"), tuple(wrong))
+def dealing(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Dealing:
+    change = changed(job, "rescale")
+    found: list[Anew] = []
+    wrong: list[tuple[str, str, str]] = []
+    for new, sources in _by_new_id(choice.taken).items():
+        operators = [_operator(surveys[number].images[0], old) for number, old in sources]
+        united = len(sources) > 1
+        of_images = [surveys[n].images[0].details.get("apart" if united else "rigid", {}).get(o) for n, o in sources]
+        blocked = next((why for why in of_images if why is not None), None)
+        heads = [surveys[n].images[0].details.get("heads", {}).get(o, {}) for n, o in sources]
+        stuck = _stuck(heads)
+        # What Flink deals out itself need not be refused where no more than its parallelism was asked for.
+        wished = change if stuck is None or united else {**change, "parallelism": None}
+        anew = _anew(new, sources, operators, wished) if change or united else None
+        if anew is None:
+            most = change.get("max_parallelism", operators[0].max_parallelism)
+            if operators[0].parallelism > most:
+                wrong.append((new, _RESCALED, f"it has {operators[0].parallelism} subtasks, more than {most}"))
+            continue
+        why = _cannot(operators, anew, change) or blocked or (stuck if anew.loose else None)
+        if why is None:
+            found.append(anew)
+        else:
+            wrong.append((new, _UNITED if united else _RESCALED, why))
+    return Dealing(tuple(found), change.get("max_parallelism"), tuple(wrong))
 
 
-def _rescaled(
-    operator: OperatorState, change: Mapping[str, Any], blocked: str | None
-) -> tuple[int | None, str | None]:
-    """The number of subtasks for which its keyed state is written anew; else why it cannot be, or neither. State of no
-    key stays where it is: Flink deals it out, for any parallelism."""
-    subtasks = operator.subtasks or ()
-    most = change.get("max_parallelism") or operator.max_parallelism
+def _by_new_id(taken: Sequence[Taken]) -> dict[str, tuple[tuple[int, str], ...]]:
+    found: dict[str, tuple[tuple[int, str], ...]] = {}
+    for number, one in enumerate(taken):
+        for old, (new, _) in one.operators.items():
+            found[new] = (*found.get(new, ()), (number, old))
+    return found
+
+
+def _stuck(images: Sequence[Mapping[str, list[bytes]]]) -> str | None:
+    """Why operator state cannot be joined, from how its files begin: role -> beginnings, an image each."""
+    for role in LOOSE:
+        found = [head for image in images for head in image.get(role, [])]
+        why = why_not(found, role == "raw operator")
+        if why is not None:
+            return why
+    return None
+
+
+def _operator(image: Image, id_: str) -> OperatorState:
+    return next(operator for operator in metadata_of(image).operators if operator.id.hex() == id_)
+
+
+def _anew(
+    new: str, sources: tuple[tuple[int, str], ...], operators: Sequence[OperatorState], change: Mapping[str, Any]
+) -> Anew | None:
+    """None where nothing is to be done: state of no key, by itself, is left to Flink, which deals it out for any
+    parallelism."""
+    first, subtasks = operators[0], [s for operator in operators for s in operator.subtasks or ()]
     keyed = any(s.managed_keyed is not None for s in subtasks)
-    flying = any(s.inputs or s.outputs for s in subtasks)
-    only_keyed = keyed and not flying and not any(s.managed_operator or s.raw_operator for s in subtasks)
-    wanted: int = (change.get("parallelism") if only_keyed else None) or operator.parallelism
-    if wanted > most:
-        return None, f"it has {wanted} subtasks, more than {most} key groups"
-    if not keyed or (wanted, most) == (operator.parallelism, operator.max_parallelism):
-        return None, None
-    return wanted, blocked or ("records were in flight to it, which only Flink can deal out" if flying else None)
+    most = change.get("max_parallelism") or first.max_parallelism
+    own = max(operator.parallelism for operator in operators)
+    wanted: int = (change.get("parallelism") if keyed else None) or own
+    united = len(operators) > 1
+    if not united and (not keyed or (wanted, most) == (first.parallelism, first.max_parallelism)):
+        return None
+    pairs = [pair for s in subtasks for pair in zip(LOOSE, (s.managed_operator, s.raw_operator), strict=True)]
+    held = [(role, handle) for role, handle in pairs if handle is not None and handle.states]
+    copied = any(state.mode == BROADCAST for _, handle in held for state in handle.states)
+    moves = united or wanted < own or (copied and wanted != own)
+    return Anew(new, sources, wanted, most, tuple(sorted({role for role, _ in held})) if moves else ())
 
 
-def _changed(job: JobSpec, kind: str) -> Mapping[str, Any]:
+def _cannot(operators: Sequence[OperatorState], anew: Anew, change: Mapping[str, Any]) -> str | None:
+    subtasks = [subtask for operator in operators for subtask in operator.subtasks or ()]
+    if anew.parallelism > anew.max_parallelism:
+        return f"it has {anew.parallelism} subtasks, more than {anew.max_parallelism} key groups"
+    if any(subtask.inputs or subtask.outputs for subtask in subtasks):
+        return "records were in flight to it, which only Flink can deal out"
+    if any(operator.subtasks is None for operator in operators) or any(subtask.finished for subtask in subtasks):
+        return "some of its subtasks have finished"
+    groups = sorted({operator.max_parallelism for operator in operators})
+    if len(groups) > 1 and not change.get("max_parallelism"):
+        return f"it has {' and '.join(map(str, groups))} key groups: a rescale to one max_parallelism makes them equal"
+    if len([operator for operator in operators if operator.coordinator is not None]) > 1:
+        return "each has a coordinator with a state of its own, of which Flink restores one: rename one of them"
+    return None
+
+
+def changed(job: JobSpec, kind: str) -> Mapping[str, Any]:
     return next((change for change in job.transform if change["kind"] == kind), {})
 
 

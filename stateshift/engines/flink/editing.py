@@ -6,7 +6,8 @@ bytes are afterwards. Pure; what it is told is plain JSON, since it stands in a 
       operators       id -> [new id, new uid or null] of those that are taken
       apart           whether its files get other names, because another image has files of the same
 
-    united(images, taken, version)    the metadata of the target
+    Anew              an operator whose state lies in new files
+    united(images, taken, version, anew, max_parallelism)    the metadata of the target
 
 Everything in the target is relative to its `_metadata`: it can lie anywhere. A file that lay beside `_metadata` keeps
 its name; what was named by its full path, or is a part of a file, gets one that is made of where it was.
@@ -15,7 +16,7 @@ its name; what was named by its full path, or is a part of a file, gets one that
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from stateshift.errors import Incompatible
 from stateshift.formats.flink.java_data import Longs
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
+from stateshift.formats.flink.operator_handles import Partitioned, StateOffsets
 from stateshift.formats.flink.references import with_streams
 from stateshift.formats.flink.stream_handles import AbsoluteFile, RelativeFile, Segment, StreamHandle
 from stateshift.formats.flink.versions import converted
@@ -57,59 +59,104 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Rescaled:
-    """An operator's keyed state in new files, one a subtask: (its first group, where its groups begin, its size)."""
+class Loose:
+    """What a subtask has beside its key groups, in a file of its own: (state, mode, where its elements begin). Its
+    `role` is operator or raw operator."""
 
-    operator: str
-    parallelism: int
-    max_parallelism: int
-    names: tuple[str, ...]
-    parts: tuple[tuple[int, tuple[int, ...], int], ...]
+    role: str
+    name: str
+    size: int
+    states: tuple[tuple[str, int, tuple[int, ...]], ...]
 
-    def plain(self) -> dict[str, Any]:
-        return {
-            "operator": self.operator, "parallelism": self.parallelism, "max_parallelism": self.max_parallelism,
-            "names": list(self.names), "parts": [[first, list(offsets), size] for first, offsets, size in self.parts],
-        }  # fmt: skip
+    def plain(self) -> list[Any]:
+        return [self.role, self.name, self.size, [[name, mode, list(offsets)] for name, mode, offsets in self.states]]
 
     @classmethod
-    def of(cls, plain: Mapping[str, Any]) -> Rescaled:
-        parts = tuple((first, tuple(offsets), size) for first, offsets, size in plain["parts"])
-        return cls(plain["operator"], plain["parallelism"], plain["max_parallelism"], tuple(plain["names"]), parts)
+    def of(cls, plain: Sequence[Any]) -> Loose:
+        role, file, size, states = plain
+        return cls(role, file, size, tuple((name, mode, tuple(offsets)) for name, mode, offsets in states))
+
+    def handle(self) -> Partitioned | None:
+        states = tuple(StateOffsets(name, mode, Longs.of(offsets)) for name, mode, offsets in self.states)
+        return Partitioned(states, RelativeFile(self.name, self.size)) if states else None
 
 
-def with_rescaled(image: Metadata, rescaled: Sequence[Rescaled], max_parallelism: int | None) -> Metadata:
-    """The same image with other key groups, those of all operators: Flink refuses a job whose operators differ."""
-    by_id = {one.operator: one for one in rescaled}
-    operators = tuple(_rescaled(o, by_id.get(o.id.hex()), max_parallelism) for o in image.operators)
-    return replace(image, operators=operators)
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one subtask of an operator gets that is written anew: its key groups in a file, the first one's number and
+    where they begin, all 0 where there is nothing; and, where that is written anew as well, its operator state."""
+
+    name: str
+    size: int
+    first: int
+    offsets: tuple[int, ...]
+    loose: tuple[Loose, ...] = ()
+
+    def plain(self) -> list[Any]:
+        return [self.name, self.size, self.first, list(self.offsets), [one.plain() for one in self.loose]]
+
+    @classmethod
+    def of(cls, plain: Sequence[Any]) -> Part:
+        name, size, first, offsets, loose = plain
+        return cls(name, size, first, tuple(offsets), tuple(map(Loose.of, loose)))
 
 
-def _rescaled(operator: OperatorState, found: Rescaled | None, max_parallelism: int | None) -> OperatorState:
+@dataclass(frozen=True, slots=True)
+class WrittenAnew:
+    """An operator of the target whose state lies in new files, a part for each subtask."""
+
+    operator: str
+    max_parallelism: int
+    parts: tuple[Part, ...]
+
+    def plain(self) -> dict[str, Any]:
+        parts = [part.plain() for part in self.parts]
+        return {"operator": self.operator, "max_parallelism": self.max_parallelism, "parts": parts}
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> WrittenAnew:
+        return cls(plain["operator"], plain["max_parallelism"], tuple(map(Part.of, plain["parts"])))
+
+
+def _with_parts(operator: OperatorState, found: WrittenAnew | None, max_parallelism: int | None) -> OperatorState:
+    """An operator with other key groups, those of all operators: Flink refuses a job whose operators differ."""
     if found is None:
         return replace(operator, max_parallelism=max_parallelism or operator.max_parallelism)
     tags = (s.managed_keyed for s in operator.subtasks or () if isinstance(s.managed_keyed, KeyGroups))
     like = next(tags, None)
     others = {subtask.index: subtask for subtask in operator.subtasks or ()}
     subtasks = []
-    for index, (name, (first, offsets, size)) in enumerate(zip(found.names, found.parts, strict=True)):
-        keyed = None
-        if any(offsets) and like is not None:
-            id_ = name if like.id is not None else None
-            keyed = KeyGroups(like.tag, first, Longs.of(offsets), RelativeFile(name, size), id_)
-        subtasks.append(replace(others.get(index, SubtaskState(index)), managed_keyed=keyed))
+    for index, part in enumerate(found.parts):
+        subtask, keyed = others.get(index, SubtaskState(index)), None
+        if any(part.offsets) and like is not None:
+            id_ = part.name if like.id is not None else None
+            keyed = KeyGroups(like.tag, part.first, Longs.of(part.offsets), RelativeFile(part.name, part.size), id_)
+        for loose in part.loose:
+            if loose.role == "operator":
+                subtask = replace(subtask, managed_operator=loose.handle())
+            else:
+                subtask = replace(subtask, raw_operator=loose.handle())
+        subtasks.append(replace(subtask, managed_keyed=keyed))
     return replace(
-        operator, parallelism=found.parallelism, max_parallelism=found.max_parallelism, subtasks=tuple(subtasks)
+        operator, parallelism=len(found.parts), max_parallelism=found.max_parallelism, subtasks=tuple(subtasks)
     )
 
 
-def united(images: Sequence[Metadata], taken: Sequence[Taken], version: int | None = None) -> Metadata:
+def united(
+    images: Sequence[Metadata],
+    taken: Sequence[Taken],
+    version: int | None = None,
+    anew: Sequence[WrittenAnew] = (),
+    max_parallelism: int | None = None,
+) -> Metadata:
     """One image of several, or a part of one. The newest checkpoint id counts: sinks compare it with what they have
     committed, and one that goes back makes them drop what comes next."""
+    by_id = {one.operator: one for one in anew}
     wanted = version or max(image.version for image in images)
     properties = next((image.properties for image in images if image.properties), b"")
     whole = [converted(_taken(image, own), wanted, properties) for image, own in zip(images, taken, strict=True)]
-    operators = tuple(operator for image in whole for operator in image.operators)
+    every = tuple(operator for image in whole for operator in image.operators)
+    operators = tuple(_with_parts(o, by_id.get(o.id.hex()), max_parallelism) for o in _each_once(every, by_id))
     masters = tuple(master for image in whole for master in image.masters)
     _refuse_twice([operator.id.hex() for operator in operators], "operator")
     _refuse_twice([master.name for master in masters], "master state")
@@ -119,6 +166,19 @@ def united(images: Sequence[Metadata], taken: Sequence[Taken], version: int | No
         masters=masters,
         operators=operators,
     )
+
+
+def _each_once(operators: Sequence[OperatorState], anew: Container[str]) -> Iterator[OperatorState]:
+    """Of those that have become one, the first, with whatever coordinator there is: at most one has any."""
+    by_id: dict[str, list[OperatorState]] = {}
+    for operator in operators:
+        by_id.setdefault(operator.id.hex(), []).append(operator)
+    for id_, same in by_id.items():
+        if id_ not in anew:
+            yield from same
+            continue
+        keyed = next((o for o in same for s in o.subtasks or () if s.managed_keyed is not None), same[0])
+        yield replace(keyed, coordinator=next((o.coordinator for o in same if o.coordinator is not None), None))
 
 
 def _taken(image: Metadata, own: Taken) -> Metadata:

@@ -10,8 +10,10 @@ compared by. No serializer is needed.
     coordinator    the state of a source's or sink's coordinator
 
 What is long is represented by its digest. "stateshift.flink" among the settings says where the image lies, and under
-which ids its operators go: {what places are, "as": {id: id in this image}, "whole": [id]}. Files of key groups
-of those that are `whole` are on both sides the same, byte for byte, and so are not taken apart: each is one entry.
+which ids its operators go: {what places are, "as": {id: id in this image}, "whole": [id], "once": {...}}. Files of key
+groups of those that are `whole` are on both sides the same, byte for byte, and so are not taken apart: each is one
+entry. Of those in `once`, broadcast state is told once: there is a copy of it for each subtask, and their number is
+another afterwards. "once" is {id: [names of such states that are told by another image already]}.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from stateshift.formats.flink.keyed_handles import (
 )
 from stateshift.formats.flink.keyed_state import Header, decode_header, entries, sections
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
-from stateshift.formats.flink.operator_handles import ChannelHandle, Partitioned, expanded
+from stateshift.formats.flink.operator_handles import BROADCAST, ChannelHandle, Partitioned, expanded
 from stateshift.formats.flink.stream_handles import StreamHandle
 from stateshift.formats.stream import Stream
 from stateshift.survey import ShardFiles
@@ -47,6 +49,7 @@ LONG = 4096
 RECORDS_MAX, BYTES_MAX = 1 << 16, 32 * 1024 * 1024
 
 Entry = tuple[str, bytes, bytes]
+Seen = set[tuple[str, bytes | None]]  # broadcast states, with a content that was told, or None if any was
 
 
 def comparable(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[tuple[str, Pairs]]:
@@ -56,14 +59,18 @@ def comparable(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -
     metadata = decoded(b"".join(read(shard.files[0])))
     own = bytes.fromhex(told.get("as", {}).get(shard.operator, shard.operator))
     operator = next(operator for operator in metadata.operators if operator.id == own)
-    yield from pairs_of(operator, streams, whole=shard.operator in told.get("whole", ()))
+    elsewhere = told.get("once", {}).get(shard.operator)
+    seen: Seen | None = None if elsewhere is None else {(name, None) for name in elsewhere}
+    yield from pairs_of(operator, streams, shard.operator in told.get("whole", ()), seen)
 
 
-def pairs_of(operator: OperatorState, streams: Streams, whole: bool = False) -> Iterator[tuple[str, Pairs]]:
+def pairs_of(
+    operator: OperatorState, streams: Streams, whole: bool = False, seen: Seen | None = None
+) -> Iterator[tuple[str, Pairs]]:
     """State, and some of its entries."""
     held: dict[str, Pairs] = {}
     count = size = 0
-    for store, key, value in of_operator(operator, streams, whole):
+    for store, key, value in of_operator(operator, streams, whole, seen):
         held.setdefault(store, []).append((key, value))
         count, size = count + 1, size + len(key) + len(value)
         if count >= RECORDS_MAX or size >= BYTES_MAX:
@@ -72,7 +79,9 @@ def pairs_of(operator: OperatorState, streams: Streams, whole: bool = False) -> 
     yield from held.items()
 
 
-def of_operator(operator: OperatorState, streams: Streams, whole: bool = False) -> Iterator[Entry]:
+def of_operator(
+    operator: OperatorState, streams: Streams, whole: bool = False, seen: Seen | None = None
+) -> Iterator[Entry]:
     """State, key and value, one by one."""
     if operator.coordinator is not None:
         yield "coordinator", b"", _short(operator.coordinator.content)
@@ -80,13 +89,14 @@ def of_operator(operator: OperatorState, streams: Streams, whole: bool = False) 
         yield "finished", b"", b""
     prefix = prefix_bytes(operator.max_parallelism)
     for subtask in operator.subtasks or ():
-        yield from of_subtask(subtask, prefix, streams, whole=whole)
+        yield from of_subtask(subtask, prefix, streams, whole=whole, seen=seen)
 
 
 def of_subtask(
-    subtask: SubtaskState, prefix: int, streams: Streams, keyed: bool = True, whole: bool = False
+    subtask: SubtaskState, prefix: int, streams: Streams, keyed: bool = True, whole: bool = False,
+    seen: Seen | None = None,
 ) -> Iterator[Entry]:
-    """`keyed`: its managed keyed state as well."""
+    """`keyed`: its managed keyed state as well. `seen`: the broadcast state that need not be told again."""
     if subtask.finished:
         yield "finished", b"%d" % subtask.index, b""
     handles = ((("", subtask.managed_keyed),) if keyed else ()) + (("raw ", subtask.raw_keyed),)
@@ -94,7 +104,7 @@ def of_subtask(
         yield from _keyed(handle, prefix, streams, role, whole)
     for role, part in (("", subtask.managed_operator), ("raw ", subtask.raw_operator)):
         if part is not None:
-            yield from _partitioned(part, streams, role)
+            yield from _partitioned(part, streams, role, seen)
     for side, channels in (("input", subtask.inputs), ("output", subtask.outputs)):
         yield from _channels(side, channels, streams)
 
@@ -178,7 +188,9 @@ def uncompressed(content: bytes) -> bytes:
     return bytes(cramjam.snappy.decompress(content))
 
 
-def _partitioned(handle: Partitioned, streams: Streams, role: str) -> Iterator[Entry]:
+def _partitioned(
+    handle: Partitioned, streams: Streams, role: str, seen: Seen | None = None
+) -> Iterator[Entry]:
     """An element ends where the next one of the file begins."""
     if handle.stream is None:
         return
@@ -189,7 +201,12 @@ def _partitioned(handle: Partitioned, streams: Streams, role: str) -> Iterator[E
     data.take(every[0])
     elements = {start: _short(data.take(end - start)) for start, end in pairwise((*every, handle.stream.size))}
     for state in handle.states:
-        yield from ((f"{role}{state.name}", b"", elements[offset]) for offset in state.offsets)
+        for offset in state.offsets:
+            if seen is not None and state.mode == BROADCAST:
+                if seen & {(state.name, None), (state.name, elements[offset])}:
+                    continue
+                seen.add((state.name, elements[offset]))
+            yield f"{role}{state.name}", b"", elements[offset]
 
 
 def _channels(side: str, channels: tuple[ChannelHandle, ...], streams: Streams) -> Iterator[Entry]:

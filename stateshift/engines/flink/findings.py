@@ -10,7 +10,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from shlex import quote
 
-from stateshift.engines.flink.choosing import Choice, Rescaling, asked_version, metadata_of
+from stateshift.engines.flink.choosing import Choice, Dealing, asked_version, metadata_of
 from stateshift.engines.room import of_room
 from stateshift.formats.flink.metadata import PROPERTIES_FROM
 from stateshift.formats.flink.versions import WRITTEN_BY, flink_version, newest_for
@@ -21,7 +21,7 @@ KRYO = "KryoSerializerSnapshot"
 # The clusters that can be asked for savepoints, and for a job's progress since.
 ASKABLE = ("flink_rest", "memory")
 # What `transform` may ask of a Flink image.
-CHANGES = ("drop", "rename", "merge", "convert", "rescale", "repair")
+CHANGES = ("drop", "rename", "merge", "convert", "rescale", "repair", "union")
 
 
 def waived(finding: Finding, names: tuple[str, ...]) -> Finding:
@@ -43,7 +43,7 @@ def of_sources(surveys: tuple[Survey, ...]) -> Iterator[Finding]:
 
 def of_move(
     job: JobSpec, facts: Facts, surveys: tuple[Survey, ...], choice: Choice,
-    others: frozenset[str] | None, scale: Rescaling,
+    others: frozenset[str] | None, deal: Dealing,
 ) -> tuple[Finding, ...]:
     """`others` are the operators that jobs take which divide the source with this one; None where none does."""
     found = (
@@ -52,7 +52,7 @@ def of_move(
         *of_target(job, facts),
         *_of_choice(surveys, choice),
         *_of_left(choice, others),
-        *_of_rescaling(scale),
+        *_of_dealing(deal),
         *_of_versions(job, facts, surveys),
         *of_room(job, facts),
         *of_clusters(facts),
@@ -142,9 +142,9 @@ def of_changes(job: JobSpec) -> Iterator[Finding]:
             )
     if _only(job, "convert", "flink"):
         yield Finding("refuse", "a Flink image is converted for a Flink", hint='{"kind": "convert", "flink": "1.20"}')
-    if _only(job, "rename", "operators"):
+    if _only(job, "rename", "operators", "of"):
         yield Finding("refuse", "of a Flink image, operators can be renamed", hint='"operators": {"old": "new"}')
-    if _only(job, "drop", "operators"):
+    if _only(job, "drop", "operators", "of"):
         yield Finding("refuse", "of a Flink image, operators can be left out", hint='"operators": ["uid", ...]')
 
 
@@ -181,24 +181,45 @@ def _of_choice(surveys: tuple[Survey, ...], choice: Choice) -> Iterator[Finding]
             f"no operator has the uid or id {name!r}{meant}",
             hint=f"stateshift inspect {quote(surveys[0].location)} --uids {quote(name)} lists what is there",
         )
+    for name in choice.alone:
+        yield Finding(
+            "refuse",
+            f"operator {name!r} is in one image only: there is nothing that it could become one with",
+            hint='leave it out of the union; where the other image has it under another name: {"kind": "rename", "of": '
+            '"that savepoint", "operators": {"other": "name"}}',
+        )
+    for of in choice.elsewhere:
+        yield Finding(
+            "refuse",
+            f"a change is of {of!r}, which is none of the images",
+            hint="what it may be of: the location of a savepoint, or the id of the job it is taken of",
+        )
     for twice in choice.twice:
         yield Finding(
             "refuse",
             f"operator {twice} comes from two images: Flink would keep the last and lose the other without a word",
-            hint='name in "operators" what is to be taken, or rename one of them first, in a run of its own',
+            hint='{"kind": "union", "operators": [...]} makes one of operators with keys of their own; else rename one '
+            'of them: {"kind": "rename", "of": "the savepoint, or the id of its job", "operators": {"old": "new"}}',
         )
     if not any(one.operators for one in choice.taken):
         yield Finding("refuse", "no operator is left: nothing would be in the new savepoint")
 
 
-def _of_rescaling(scale: Rescaling) -> Iterator[Finding]:
-    for operator, why in scale.wrong:
+def _of_dealing(deal: Dealing) -> Iterator[Finding]:
+    for operator, what, why in deal.wrong:
         yield Finding(
             "refuse",
-            f"operator {operator} cannot get another number of subtasks or key groups: {why}",
+            f"operator {operator} {what}: {why}",
             hint="take a canonical savepoint of the job; or leave out what cannot be changed: Flink itself deals out "
             "state for any parallelism up to the max parallelism",
         )
+    for one in deal.anew:
+        if len(one.sources) > 1:
+            yield Finding(
+                "note",
+                f"operator {one.operator} is put together of {len(one.sources)} images: that no key is in two of them "
+                "is seen when it is written, and nothing is published if one is",
+            )
 
 
 def _of_left(choice: Choice, others: frozenset[str] | None) -> Iterator[Finding]:

@@ -23,14 +23,15 @@ from stateshift import plain
 from stateshift.engines.bundles import bundled
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.choosing import (
+    Anew,
     Choice,
-    Rescaling,
+    Dealing,
     asked_version,
     chosen,
+    dealing,
     id_of,
     metadata_of,
     places_of,
-    rescaling,
 )
 from stateshift.engines.flink.editing import Taken
 from stateshift.engines.flink.entries import SETTING
@@ -45,6 +46,7 @@ from stateshift.engines.flink.findings import (
     waived,
 )
 from stateshift.engines.flink.transforms import CUT, KEEP, METADATA, RESCALE
+from stateshift.formats.flink.operator_handles import BROADCAST
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import Segment, files_of
 from stateshift.formats.flink.versions import newest_for
@@ -53,6 +55,8 @@ from stateshift.plan import Phase, Plan, phases_of
 from stateshift.spec import JobSpec, Spec
 from stateshift.spec.waves import sharing
 from stateshift.step import AnyStep, AwaitProgress, CompareImages, CopyFiles, SubmitJob, TakeSavepoint, TransformShard
+from stateshift.step.files import Elsewhere
+from stateshift.step.images import Side
 from stateshift.survey import Facts, FileInfo, Finding, Image, ShardFiles, Survey
 
 
@@ -105,8 +109,8 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         found = tuple(waived(finding, job.waive) for finding in of_sources(surveys))
         return _plan(job, facts, (), found)
     choice = chosen(job, surveys)
-    scale = rescaling(job, surveys, choice.taken)
-    found = of_move(job, facts, surveys, choice, _taken_by_others(spec, job), scale)
+    deal = dealing(job, surveys, choice)
+    found = of_move(job, facts, surveys, choice, _taken_by_others(spec, job), deal)
     if any(finding.level == "refuse" for finding in found):
         return _plan(job, facts, (), found)
     epoch = max(metadata_of(survey.images[0]).checkpoint_id for survey in surveys)
@@ -114,9 +118,9 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         return _plan(job, facts, phases_of(*_start(job, facts, epoch)), found, epoch)
     target = facts.target.location
     phases = phases_of(
-        Phase("copy", (*_copies(surveys, choice, target, scale), *_rescales(surveys, choice, target, scale))),
-        Phase("transform", (_metadata(job, surveys, choice, target, scale),)),
-        Phase("compare", tuple(_compares(job, surveys, choice, target, scale))),
+        Phase("copy", (*_copies(surveys, choice, target, deal), *_rescales(surveys, choice, target, deal))),
+        Phase("transform", (_metadata(job, surveys, choice, target, deal),)),
+        Phase("compare", tuple(_compares(job, surveys, choice, target, deal))),
         Phase("publish", (_published(target),), ordered=True),
         *_start(job, facts, epoch),
     )
@@ -165,13 +169,12 @@ def _plan(
 
 
 def _copies(
-    surveys: Sequence[Survey], choice: Choice, target: str, scale: Rescaling
+    surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing
 ) -> Iterator[AnyStep]:
     for number, (survey, taken) in enumerate(zip(surveys, choice.taken, strict=True)):
         image = survey.images[0]
         infos = {file.path: file for file in survey.files}
-        rescaled = frozenset(operator for index, operator in scale.operators if index == number)
-        wanted = _wanted(image, taken, rescaled)
+        wanted = _wanted(image, taken, {own: one for (n, own), one in deal.by_source.items() if n == number})
         same = [infos[path] for path, parts in wanted.items() if list(parts) == [(path, None)]]
         for bundle, items in enumerate(bundled(same)):
             yield CopyFiles(f"copy/{number}-{bundle}", survey.location, target, tuple(items))
@@ -194,14 +197,14 @@ def _copies(
 
 
 def _wanted(
-    image: Image, taken: Taken, rescaled: frozenset[str]
+    image: Image, taken: Taken, anew: Mapping[str, Anew]
 ) -> dict[str, dict[tuple[str, tuple[int, int] | None], None]]:
-    """Path in the source -> what becomes of it: (name in the target, the piece of it or all). Keyed state that is
-    rescaled is written anew."""
+    """Path in the source -> what becomes of it: (name in the target, the piece of it or all); but for what is
+    written anew."""
     places, found = places_of(image), dict[str, dict[tuple[str, tuple[int, int] | None], None]]()
     for reference in references(metadata_of(image)):
-        anew = reference.operator in rescaled and reference.role == "keyed"
-        if reference.operator not in taken.operators or anew:
+        one = anew.get(reference.operator)
+        if reference.operator not in taken.operators or (one is not None and reference.role in ("keyed", *one.loose)):
             continue
         for file in files_of(reference.stream):
             path = places.path_of(file)
@@ -212,40 +215,51 @@ def _wanted(
 
 
 def _rescales(
-    surveys: Sequence[Survey], choice: Choice, target: str, scale: Rescaling
+    surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing
 ) -> Iterator[TransformShard]:
-    """An operator's keyed state for other subtasks, a step each."""
-    for (number, operator), parallelism in scale.operators.items():
-        survey, taken = surveys[number], choice.taken[number]
-        image, infos = survey.images[0], {file.path: file for file in survey.files}
-        state = next(o for o in metadata_of(image).operators if o.id.hex() == operator)
-        paths = _keyed_paths(image, operator)
-        names = _rescaled_names(taken, operator, parallelism)
+    """An operator's state for other subtasks, or that of several images' as one: a step each."""
+    for one in deal.anew:
+        origins, inputs = [], []
+        for number, operator in one.sources:
+            survey, places = surveys[number], choice.taken[number].places
+            image, infos = survey.images[0], {file.path: file for file in survey.files}
+            paths = _paths_of(image, operator, ("keyed", *one.loose))
+            origins.append({**places.plain(), "operator": operator, "paths": list(paths)})
+            files = (infos[layout.under(image.path, layout.METADATA)], *(infos[path] for path in paths))
+            inputs.append(Elsewhere(survey.location, files))
+        names, loose = _names_anew(choice, one), _loose_names(choice, one)
         yield TransformShard(
-            name=f"copy/{number}-rescale-{operator}",
+            name=f"copy/anew-{one.operator}",
             transform=RESCALE,
-            options={"taken": taken.plain(), "operator": operator, "parallelism": parallelism, "paths": list(paths),
-                     "max_parallelism": scale.max_parallelism or state.max_parallelism, "names": list(names)},
-            source=survey.location,
-            inputs=(infos[layout.under(image.path, layout.METADATA)], *(infos[path] for path in paths)),
+            options={"origins": origins, "operator": one.operator, "parallelism": one.parallelism,
+                     "max_parallelism": one.max_parallelism, "names": list(names), "loose": loose},
+            source=inputs[0].location,
+            inputs=inputs[0].files,
             target=target,
-            outputs=(*names, _summary(number, operator)),
+            outputs=(*names, *(name for own in loose.values() for name in own), _summary(one)),
+            beside=tuple(inputs[1:]),
         )  # fmt: skip
 
 
-def _keyed_paths(image: Image, operator: str) -> tuple[str, ...]:
+def _paths_of(image: Image, operator: str, roles: Sequence[str]) -> tuple[str, ...]:
     places = places_of(image)
-    own = (r for r in references(metadata_of(image)) if r.operator == operator and r.role == "keyed")
+    own = (r for r in references(metadata_of(image)) if r.operator == operator and r.role in roles)
     return tuple(dict.fromkeys(p for r in own for f in files_of(r.stream) if (p := places.path_of(f)) is not None))
 
 
-def _rescaled_names(taken: Taken, operator: str, parallelism: int) -> tuple[str, ...]:
-    image = f"{taken.places.root}/{taken.places.image} {operator} {parallelism}"
-    return tuple(str(uuid.uuid5(uuid.NAMESPACE_URL, f"{image} {subtask}")) for subtask in range(parallelism))
+def _names_anew(choice: Choice, one: Anew, role: str = "") -> tuple[str, ...]:
+    """Made of where its state comes from: of whatever is run again, they are the same."""
+    places = (choice.taken[number].places for number, _ in one.sources)
+    known = " ".join((*(f"{place.root}/{place.image}" for place in places), one.operator, str(one.parallelism), role))
+    return tuple(str(uuid.uuid5(uuid.NAMESPACE_URL, f"{known} {subtask}")) for subtask in range(one.parallelism))
 
 
-def _summary(number: int, operator: str) -> str:
-    return f"{FOLDER}/rescaled-{number}-{operator}.json"
+def _loose_names(choice: Choice, one: Anew) -> dict[str, list[str]]:
+    return {role: list(_names_anew(choice, one, role)) for role in one.loose}
+
+
+def _summary(one: Anew) -> str:
+    return f"{FOLDER}/anew-{one.operator}.json"
 
 
 def _renamed(
@@ -271,7 +285,7 @@ def _kept(number: int) -> str:
 
 
 def _metadata(
-    job: JobSpec, surveys: Sequence[Survey], choice: Choice, target: str, scale: Rescaling
+    job: JobSpec, surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing
 ) -> TransformShard:
     asked = asked_version(job)
     sizes = [_size(survey) for survey in surveys]
@@ -279,10 +293,10 @@ def _metadata(
         name="transform/metadata",
         transform=METADATA,
         options={"taken": [one.plain() for one in choice.taken], "version": newest_for(asked) if asked else None,
-                 "max_parallelism": scale.max_parallelism},
+                 "max_parallelism": deal.max_parallelism},
         source=target,
         inputs=(*(FileInfo(_kept(number), size) for number, size in enumerate(sizes)),
-                *(FileInfo(_summary(number, operator), 0) for number, operator in scale.operators)),
+                *(FileInfo(_summary(one), 0) for one in deal.anew)),
         target=target,
         outputs=(layout.STAGED,),
     )  # fmt: skip
@@ -307,52 +321,87 @@ def _published(target: str) -> TransformShard:
 
 
 def _compares(
-    job: JobSpec, surveys: Sequence[Survey], choice: Choice, target: str, scale: Rescaling
+    job: JobSpec, surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing
 ) -> Iterator[CompareImages]:
+    """Image by image; what is made of several, by itself."""
     if job.verify == "none":
         return
-    for number, (survey, taken) in enumerate(zip(surveys, choice.taken, strict=True)):
-        if not taken.operators:
-            continue
+    united = [one for one in deal.anew if len(one.sources) > 1]
+    apart = {source for one in united for source in one.sources}
+    for number, taken in enumerate(choice.taken):
+        own = [(old, new[0]) for old, new in taken.operators.items() if (number, old) not in apart]
+        if own:
+            yield _compared(f"compare/{number}", surveys, choice, target, deal, [(number, own)])
+    for one in united:
+        of_images = [(number, [(old, one.operator)]) for number, old in one.sources]
+        yield _compared(f"compare/{one.operator}", surveys, choice, target, deal, of_images)
+
+
+def _compared(
+    name: str, surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing,
+    of_images: Sequence[tuple[int, Sequence[tuple[str, str]]]],
+) -> CompareImages:
+    """`of_images`: (image, [(operator there, in the target)])."""
+    anew = {one.operator: one for one in deal.anew}
+    new = list(dict.fromkeys(operator for _, pairs in of_images for _, operator in pairs))
+    told = {"whole": sorted(set(new) - anew.keys())}
+    once: dict[str, list[str]] = {id_: [] for id_ in new if id_ in anew and anew[id_].loose}
+    kept: dict[str, dict[str, None]] = {operator: {} for operator in new}
+    sides, size = [], 0
+    for number, pairs in of_images:
+        survey, taken = surveys[number], choice.taken[number]
         image, sizes = survey.images[0], {file.path: file.size for file in survey.files}
         own, names = {shard.operator: shard for shard in image.shards}, _names(image, taken)
-        here = tuple(replace(own[old], operator=new[0]) for old, new in taken.operators.items())
-        whole = sorted(new[0] for old, new in taken.operators.items() if (number, old) not in scale.operators)
-        told = {**taken.places.plain(), "whole": whole,
-                "as": {new[0]: old for old, new in taken.operators.items()}}  # fmt: skip
-        yield CompareImages(
-            name=f"compare/{number}",
-            engine=layout.ENGINE,
-            source=survey.location,
-            target=target,
-            source_shards=here,
-            target_shards=tuple(
-                _there(taken, names.get(old, {}), old, new[0], scale.operators.get((number, old)))
-                for old, new in taken.operators.items()
-            ),
-            paths=(),
-            settings={SETTING: json.dumps(told, sort_keys=True)},
-            size=sum(sizes.get(path, 0) for path in {path for shard in here for path in shard.files}),
-            target_settings={SETTING: json.dumps({"root": target, "image": "", "whole": whole})},
-        )
+        shards = tuple(replace(own[old], operator=operator) for old, operator in pairs)
+        names_of = {operator: old for old, operator in pairs}
+        settings = {**taken.places.plain(), **told, "once": once, "as": names_of}
+        sides.append(Side(survey.location, shards, {SETTING: json.dumps(settings, sort_keys=True)}))
+        once = {id_: sorted({*seen, *_broadcast(image, names_of.get(id_))}) for id_, seen in once.items()}
+        size += sum(sizes.get(path, 0) for path in {path for shard in shards for path in shard.files})
+        for old, operator in pairs:
+            gone = ("keyed", *anew[operator].loose) if operator in anew else ()
+            kept[operator] |= {name: None for name, role in names.get(old, {}).items() if role not in gone}
+    for operator in new:
+        if operator in anew:
+            loose = _loose_names(choice, anew[operator])
+            written = (*_names_anew(choice, anew[operator]), *(name for own in loose.values() for name in own))
+            kept[operator] |= dict.fromkeys(written)
+    first = sides[0]
+    there = {"root": target, "image": "", **told, "once": {id_: [] for id_ in once}}
+    return CompareImages(
+        name=name,
+        engine=layout.ENGINE,
+        source=first.location,
+        target=target,
+        source_shards=first.shards,
+        target_shards=tuple(ShardFiles(id_, "", 0, (layout.STAGED, *kept[id_])) for id_ in new),
+        paths=(),
+        settings=first.settings,
+        size=size,
+        target_settings={SETTING: json.dumps(there, sort_keys=True)},
+        beside=tuple(sides[1:]),
+    )
 
 
-def _names(image: Image, taken: Taken) -> dict[str, dict[str, bool]]:
-    """Operator -> what its files are called in the target, each once: whether it is keyed state that lies there."""
-    found: dict[str, dict[str, bool]] = {}
+def _broadcast(image: Image, operator: str | None) -> set[str]:
+    """The names of its broadcast states."""
+    own = (o for o in metadata_of(image).operators if o.id.hex() == operator)
+    subtasks = (subtask for o in own for subtask in o.subtasks or ())
+    handles = (handle for s in subtasks for handle in (s.managed_operator, s.raw_operator) if handle is not None)
+    return {state.name for handle in handles for state in handle.states if state.mode == BROADCAST and state.offsets}
+
+
+def _names(image: Image, taken: Taken) -> dict[str, dict[str, str]]:
+    """Operator -> what its files are called in the target, each once: the role of what lies there. A file that holds
+    several roles is kept: the one that is not written anew stands for it."""
+    found: dict[str, dict[str, str]] = {}
     for reference in references(metadata_of(image)):
         if reference.operator in taken.operators:
             own = found.setdefault(reference.operator, {})
             for file in files_of(reference.stream):
                 name = taken.name(file, reference.whole)
-                own[name] = own.get(name, True) and reference.role == "keyed"
+                own[name] = reference.role if own.get(name, "keyed") == "keyed" else own[name]
     return found
-
-
-def _there(taken: Taken, names: Mapping[str, bool], old: str, new: str, rescaled: int | None) -> ShardFiles:
-    anew = _rescaled_names(taken, old, rescaled) if rescaled else ()
-    kept = (name for name, keyed in names.items() if not (rescaled and keyed))
-    return ShardFiles(new, "", 0, (layout.STAGED, *kept, *anew))
 
 
 def _start(job: JobSpec, facts: Facts, epoch: int | None) -> Iterator[Phase]:

@@ -15,13 +15,14 @@ from typing import Any
 
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.folders import image_folder, images_below
+from stateshift.engines.flink.loose import LOOSE
 from stateshift.engines.flink.operators import operators_of
 from stateshift.engines.flink.places import Places, absolute_places, moved_folders, root_of
 from stateshift.engines.flink.reading import METADATA_MAX, Streams, decoded
-from stateshift.engines.flink.rescaling import why_not
+from stateshift.engines.flink.rescaling import heads_of, why_not
 from stateshift.engines.looks import Opening
 from stateshift.errors import FormatError
-from stateshift.formats.flink.metadata import Metadata
+from stateshift.formats.flink.metadata import Metadata, OperatorState
 from stateshift.formats.flink.properties import Properties, decode_properties
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import AbsoluteFile, RelativeFile, Segment, files_of
@@ -127,13 +128,25 @@ def _broken(at: str, path: str, error: FormatError) -> Image:
 
 
 def _asked(metadata: Metadata, streams: Streams, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What changes need to know: which operators cannot be rescaled, and why."""
-    change = next((change for change in changes if change["kind"] == "rescale"), None)
-    if change is None:
+    """What changes need to know: which operators cannot be rescaled, or united with others, and why; and how the files
+    of their operator state begin."""
+    asked = {change["kind"]: change for change in changes}
+
+    def blocked(most: int | None, united: bool) -> dict[str, str]:
+        found = {o.id.hex(): why_not(o, streams, most or o.max_parallelism, united) for o in metadata.operators}
+        return {operator: why for operator, why in found.items() if why is not None}
+
+    def heads(operator: OperatorState) -> dict[str, list[bytes]]:
+        return {role: found for role in LOOSE if (found := heads_of(operator, streams, role))}
+
+    if not asked.keys() & {"rescale", "union"}:
         return {}
-    most = change.get("max_parallelism")
-    found = {o.id.hex(): why_not(o, streams, most or o.max_parallelism) for o in metadata.operators}
-    return {"rigid": {operator: why for operator, why in found.items() if why is not None}}
+    most = asked.get("rescale", {}).get("max_parallelism")
+    return {
+        "heads": {o.id.hex(): heads(o) for o in metadata.operators},
+        **({"rigid": blocked(most, False)} if "rescale" in asked else {}),
+        **({"apart": blocked(most, True)} if "union" in asked else {}),
+    }
 
 
 def _details(metadata: Metadata, properties: Properties | None, places: Places, at: str) -> dict[str, Any]:

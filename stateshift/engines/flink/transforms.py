@@ -3,21 +3,24 @@
     flink.keep        files as they are, under other names
     flink.cut         pieces of one file: options {"pieces": [[start, size], ...]}, one output each
     flink.metadata    the metadata of one image out of those of several: options {"taken": [...], "version": n or null}
-    flink.rescale     an operator's keyed state for other subtasks: its files, and where key groups begin in them
+    flink.rescale     an operator's state for other subtasks, of one image or of several: its files, and what is in them
 
-Metadata is made last: it reads what `flink.rescale` says of its files (`Rescaled`).
+Metadata is made last: it reads what `flink.rescale` says of its files (`WrittenAnew`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from stateshift.engines.flink.editing import Rescaled, Taken, united, with_rescaled
+from stateshift.engines.flink.editing import Loose, Part, Taken, WrittenAnew, united
+from stateshift.engines.flink.loose import Joined
+from stateshift.engines.flink.places import places
 from stateshift.engines.flink.reading import Streams, decoded
-from stateshift.engines.flink.rescaling import Part, Rescaler
+from stateshift.engines.flink.rescaling import Cut, Origin, Rescaler
 from stateshift.formats.flink.metadata import encode_metadata
 from stateshift.formats.stream import Stream
 from stateshift.storage.protocol import CHUNK, Content
@@ -58,52 +61,81 @@ def metadata(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[
     def made() -> Iterator[bytes]:
         contents = [b"".join(content()) for content in inputs]
         images = [decoded(content) for content in contents[: len(taken)]]
-        rescaled = [Rescaled.of(json.loads(content)) for content in contents[len(taken) :]]
-        image = united(images, taken, options["version"])
-        yield encode_metadata(with_rescaled(image, rescaled, options.get("max_parallelism")))
+        anew = [WrittenAnew.of(json.loads(content)) for content in contents[len(taken) :]]
+        yield encode_metadata(united(images, taken, options["version"], anew, options.get("max_parallelism")))
 
     return (made,)
 
 
 def rescale(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
-    """Inputs are the image's metadata and, by the paths that the options name, its files; outputs a file for each new
-    subtask, and what `metadata` is told of them."""
-    paths: list[str] = options["paths"]
-    taken, names = Taken.of(options["taken"]), list(options["names"])
+    """Inputs are, image by image, its metadata and its files of the operator, by the paths that the options name.
+    Outputs are a file for each new subtask; for each role of operator state that is written anew too, one each; and
+    what `metadata` is told of them."""
+    names: list[str] = options["names"]
+    roles: dict[str, list[str]] = options["loose"]
+
+    @cache
+    def rescaler() -> Rescaler:
+        origins, left = [], list(inputs)
+        for origin in options["origins"]:
+            count = 1 + len(origin["paths"])
+            origins.append(_origin(origin, left[:count]))
+            left = left[count:]
+        return Rescaler(origins, options["parallelism"], options["max_parallelism"])
+
+    # What was made is made again only for who reads it a second time; its size is kept for the summary.
+    cuts: dict[int, tuple[Cut, int]] = {}
+    joins: dict[tuple[int, str], Joined] = {}
+
+    def cut_of(number: int) -> bytes:
+        made = rescaler().keyed(number)
+        cuts[number] = replace(made, content=b""), len(made.content)
+        return made.content
+
+    def loose_of(number: int, role: str) -> Joined:
+        if (number, role) not in joins:
+            joins[number, role] = rescaler().loose(number, role)
+        return joins[number, role]
+
+    def summary() -> Iterator[bytes]:
+        parts = []
+        for number, name in enumerate(names):
+            if number not in cuts:
+                cut_of(number)
+            made, size = cuts[number]
+            parts.append(Part(name, size, made.first, made.offsets, tuple(told(number))))
+        yield json.dumps(WrittenAnew(options["operator"], options["max_parallelism"], tuple(parts)).plain()).encode()
+
+    def told(number: int) -> Iterator[Loose]:
+        for role, files in roles.items():
+            made = loose_of(number, role)
+            yield Loose(role, files[number], len(made.content), made.states)
+
+    def keyed_file(number: int) -> Content:
+        return lambda: iter((cut_of(number),))
+
+    def loose_file(number: int, role: str) -> Content:
+        return lambda: iter((loose_of(number, role).content,))
+
+    return (
+        *(keyed_file(number) for number in range(len(names))),
+        *(loose_file(number, role) for role, files in roles.items() for number in range(len(files))),
+        summary,
+    )
+
+
+def _origin(plain: Mapping[str, Any], inputs: Sequence[Content]) -> Origin:
+    paths, files = plain["paths"], inputs[1:]
 
     def read(path: str, offset: int = 0) -> Iterator[bytes]:
         left = offset
-        for chunk in inputs[1 + paths.index(path)]():
+        for chunk in files[paths.index(path)]():
             yield chunk[left:]
             left = max(0, left - len(chunk))
 
-    @cache
-    def rescaling() -> Rescaler:
-        image = decoded(b"".join(inputs[0]()))
-        operator = next(o for o in image.operators if o.id.hex() == options["operator"])
-        streams = Streams(read, taken.places)
-        return Rescaler(operator, streams, options["parallelism"], options["max_parallelism"])
-
-    told: dict[int, tuple[int, tuple[int, ...], int]] = {}
-
-    def part(number: int) -> Part:
-        made = rescaling().part(number)
-        told[number] = (made.first, made.offsets, len(made.content))
-        return made
-
-    def file(number: int) -> Content:
-        return lambda: iter((part(number).content,))
-
-    def summary() -> Iterator[bytes]:
-        for number in range(len(names)):
-            if number not in told:
-                part(number)
-        new = taken.operators[options["operator"]][0]
-        parts = tuple(told[number] for number in range(len(names)))
-        made = Rescaled(new, options["parallelism"], options["max_parallelism"], tuple(names), parts)
-        yield json.dumps(made.plain(), sort_keys=True).encode()
-
-    return (*(file(number) for number in range(len(names))), summary)
+    image = decoded(b"".join(inputs[0]()))
+    operator = next(o for o in image.operators if o.id.hex() == plain["operator"])
+    return Origin(operator, Streams(read, places(plain)))
 
 
 TRANSFORMS: Mapping[str, Transform] = {KEEP: keep, CUT: cut, METADATA: metadata, RESCALE: rescale}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,18 @@ import pytest
 
 from stateshift.engines.flink.choosing import metadata_of, places_of
 from stateshift.engines.flink.deep import everything
-from stateshift.engines.flink.entries import SETTING, of_operator
+from stateshift.engines.flink.entries import SETTING, canonical_sections, is_canonical, of_operator
 from stateshift.engines.flink.reading import Streams
-from stateshift.errors import PlanError
-from stateshift.formats.flink.key_groups import groups_of
+from stateshift.engines.flink.rescaling import hash_of
+from stateshift.errors import Incompatible, PlanError
+from stateshift.formats.flink.java_data import Longs
+from stateshift.formats.flink.key_groups import groups_of, prefix_bytes
 from stateshift.formats.flink.keyed_handles import KeyGroups
-from stateshift.formats.flink.metadata import decode_metadata
-from stateshift.formats.flink.stream_handles import RelativeFile
+from stateshift.formats.flink.keyed_state import encode_section
+from stateshift.formats.flink.keyed_state import entries as keyed_entries
+from stateshift.formats.flink.metadata import decode_metadata, encode_metadata
+from stateshift.formats.flink.operator_handles import BROADCAST
+from stateshift.formats.flink.stream_handles import Inline, RelativeFile
 from stateshift.formats.uid import flink_operator_id
 from stateshift.spec import Spec, parse_spec
 from stateshift.step.images import CompareImages
@@ -27,6 +33,10 @@ from tests.support.ground import Ground
 
 TARGET = "file:///there/savepoint"
 TWO, ONE, OTHER = "count-two", "count-canonical-hashmap", "count-one-payments"
+CANONICAL = [
+    *(f"count-canonical-{kind}" for kind in ("hashmap", "rocksdb", "tuple", "int-200", "long-200")),
+    *("kinds-canonical-hashmap", "kinds-canonical-rocksdb"),
+]
 
 
 @pytest.fixture
@@ -39,12 +49,15 @@ def spec_of(*sources: str, **job: Any) -> Spec:
     return parse_spec(json.dumps({"version": 1, "engine": "flink", "jobs": [plain]}))
 
 
-def entries(disk: MemoryDisk, location: str, whole: bool = False) -> dict[str, list[tuple[str, bytes, bytes]]]:
-    """By operator, in an order that says nothing."""
+def entries(
+    disk: MemoryDisk, location: str, whole: bool = False, once: bool = False
+) -> dict[str, list[tuple[str, bytes, bytes]]]:
+    """By operator, in an order that says nothing. `once`: broadcast state, of which each subtask has a copy."""
     storage, survey = golden.looked_at(disk, location)
     image = survey.images[0]
     streams = Streams(storage.chunks, places_of(image))
-    return {o.id.hex(): sorted(of_operator(o, streams, whole)) for o in metadata_of(image).operators}
+    operators = metadata_of(image).operators
+    return {o.id.hex(): sorted(of_operator(o, streams, whole, set() if once else None)) for o in operators}
 
 
 @pytest.mark.row("IF-6", "IF-8", "IF-9", "IF-10", "IF-12")
@@ -107,6 +120,141 @@ def test_two_savepoints_become_one(ground: Ground) -> None:
     assert entries(ground.disk, TARGET) == entries(ground.disk, one) | entries(ground.disk, other)
 
 
+def halves(ground: Ground, case: str) -> tuple[str, str]:
+    """An image as two, each with all operators and the keys of every other entry's."""
+    source = golden.write(ground.disk, f"flink-2.3.0/{case}")
+    storage, survey = golden.looked_at(ground.disk, source)
+    image = metadata_of(survey.images[0])
+    streams = Streams(storage.chunks, places_of(survey.images[0]))
+    places = []
+    for half in (0, 1):
+        operators = []
+        for operator in image.operators:
+            subtasks = []
+            for subtask in operator.subtasks or ():
+                handle = subtask.managed_keyed
+                if is_canonical(handle, streams):
+                    assert isinstance(handle, KeyGroups)
+                    cut = halved(handle, streams, operator.max_parallelism, half)
+                    handle = replace(handle, offsets=Longs.of(cut[0]), stream=Inline("", cut[1]) if cut[1] else None)
+                subtask = replace(subtask, managed_keyed=handle)
+                subtasks.append(subtask)
+            coordinator = operator.coordinator if not half else None
+            operators.append(replace(operator, subtasks=tuple(subtasks), coordinator=coordinator))
+        place = f"file:///half/{half}"
+        for path, content in ground.held(source).items():
+            if path != "_metadata":
+                ground.put(f"{place}/{path}", content)
+        ground.put(f"{place}/_metadata", encode_metadata(replace(image, operators=tuple(operators))))
+        places.append(place)
+    return places[0], places[1]
+
+
+def in_both(ground: Ground, places: tuple[str, str]) -> list[str]:
+    """Operators that have state in both images."""
+    one, other = (golden.looked_at(ground.disk, place)[1].images[0].operators for place in places)
+    return sorted({operator.id for operator in one if operator.stores} & {o.id for o in other if o.stores})
+
+
+def halved(handle: KeyGroups, streams: Streams, most: int, half: int) -> tuple[list[int], bytes]:
+    found = {group: (header, content) for header, group, content in canonical_sections(handle, streams)}
+    if not found or handle.stream is None:
+        return list(handle.offsets), b""
+    header = next(iter(found.values()))[0]
+    content = bytearray(streams.head(handle.stream, header.size))
+    content[4] = 0  # uncompressed from here on
+    offsets = []
+    for group in range(handle.first, handle.first + handle.count):
+        kept = [
+            (state, key, raw)
+            for state, key, raw in (keyed_entries(found[group][1], prefix_bytes(most), group) if group in found else ())
+            if hash_of(header, state, key[prefix_bytes(most):]) % 2 == half
+        ]
+        offsets.append(len(content) if kept else 0)
+        content += encode_section(kept)
+    return offsets, bytes(content)
+
+
+@pytest.mark.row("IF-7", "IF-12")
+@pytest.mark.parametrize("change", [{}, {"parallelism": 3}, {"parallelism": 1, "max_parallelism": 200}], ids=str)
+@pytest.mark.parametrize("case", CANONICAL)
+def test_an_operator_of_two_images_becomes_one_where_their_keys_differ(
+    ground: Ground, case: str, change: dict[str, int]
+) -> None:
+    places = halves(ground, case)
+    wanted: dict[str, set[Any]] = {}
+    for place in places:
+        for operator, found in entries(ground.disk, place, once=True).items():
+            wanted.setdefault(operator, set()).update(found)
+    operators = in_both(ground, places)
+    rescale = [{"kind": "rescale", **change}] if change else []
+    ground.apply(spec_of(*places, transform=[{"kind": "union", "operators": operators}, *rescale]))
+    assert {own: set(found) for own, found in entries(ground.disk, TARGET, once=True).items()} == wanted
+    assert_owned(ground.disk, TARGET, change.get("parallelism"))
+    storage, survey = golden.looked_at(ground.disk, TARGET)
+    assert list(everything(storage, survey.images[0])) == []
+    before = ground.disk.snapshot()
+    ground.rollback()
+    assert ground.held(TARGET) == {} and ground.disk.snapshot() != before
+
+
+@pytest.mark.parametrize(("case", "why"), [
+    ("kinds-compressed-rocksdb", "operator state is compressed"),
+    ("count-native-hashmap", "only its serializers can tell"),
+    ("count-native-rocksdb", "files of RocksDB"),
+])  # fmt: skip
+def test_what_cannot_become_one_is_refused_before_anything_is(ground: Ground, case: str, why: str) -> None:
+    places = halves(ground, case)
+    operators = in_both(ground, places)
+    with pytest.raises(PlanError, match=why):
+        ground.apply(spec_of(*places, transform=[{"kind": "union", "operators": operators}]))
+
+
+def test_a_key_that_is_in_two_images_is_named_and_nothing_is_published(ground: Ground) -> None:
+    case = f"flink-2.3.0/{ONE}"
+    one, other = golden.write(ground.disk, case), golden.write(ground.disk, case, "file:///other")
+    changes: list[Any] = [{"kind": "drop", "of": other, "operators": ["orders-source"]}]
+    changes.append({"kind": "union", "operators": ["orders-count"]})
+    with pytest.raises(Incompatible, match=r"key 'key-[0-9].* is in two images"):
+        ground.apply(spec_of(one, other, transform=changes))
+    assert "_metadata" not in ground.held(TARGET)
+    ground.rollback()
+    assert ground.held(TARGET) == {}
+
+
+def test_keys_of_other_types_do_not_become_one(ground: Ground) -> None:
+    one, other = (golden.write(ground.disk, f"flink-2.3.0/{case}") for case in (ONE, OTHER))
+    changes = [{"kind": "rename", "of": other, "operators": {"payments-count": "orders-count"}},
+               {"kind": "union", "operators": ["orders-count"]}]  # fmt: skip
+    with pytest.raises(Incompatible, match="the images have keys of other types"):
+        ground.apply(spec_of(one, other, transform=changes))
+
+
+def test_a_rename_of_one_image_leaves_the_other_s_operators_alone(ground: Ground) -> None:
+    case = f"flink-2.3.0/{ONE}"
+    one, other = golden.write(ground.disk, case), golden.write(ground.disk, case, "file:///other")
+    parts = ("source", "count", "lines")
+    changes = [{"kind": "rename", "of": other, "operators": {f"orders-{part}": f"south-{part}" for part in parts}}]
+    ground.apply(spec_of(one, other, transform=changes))
+    held = entries(ground.disk, TARGET)
+    before = entries(ground.disk, one)
+    for part in ("source", "count"):
+        ids = [flink_operator_id(f"{name}-{part}") for name in ("orders", "south")]
+        assert held[ids[0]] == held[ids[1]] == before[ids[0]]
+
+
+@pytest.mark.parametrize(("changes", "fact"), [
+    ([{"kind": "rename", "of": "file:///nowhere", "operators": {"orders-count": "x"}}], "which is none of the images"),
+    ([{"kind": "union", "operators": ["orders-cuont"]}], "no operator has the uid or id 'orders-cuont'"),
+    ([{"kind": "union", "operators": ["orders-count", "payments-count"]}], "in one image only"),
+    ([{"kind": "rename", "operators": {"orders-count": "payments-count"}}], "comes from two images"),
+])  # fmt: skip
+def test_a_union_or_rename_that_means_nothing_is_refused(ground: Ground, changes: Any, fact: str) -> None:
+    one, other = (golden.write(ground.disk, f"flink-2.3.0/{case}") for case in (ONE, OTHER))
+    with pytest.raises(PlanError, match=fact):
+        ground.apply(spec_of(one, other, transform=changes))
+
+
 @pytest.mark.row("IF-3", "IF-4", "IF-7", "IF-13")
 def test_one_savepoint_becomes_two_by_the_uids_of_operators(ground: Ground) -> None:
     source = golden.write(ground.disk, f"flink-2.3.0/{TWO}")
@@ -148,20 +296,14 @@ def test_metadata_is_written_for_an_older_flink(ground: Ground, flink: str, vers
     assert entries(ground.disk, TARGET) == wanted
 
 
-CANONICAL = [
-    *(f"count-canonical-{kind}" for kind in ("hashmap", "rocksdb", "tuple", "int-200", "long-200")),
-    *("kinds-canonical-hashmap", "kinds-canonical-rocksdb"),
-]
-
-
 @pytest.mark.parametrize("case", [*CANONICAL, "count-native-hashmap", "kinds-compressed"])
 @pytest.mark.parametrize("parallelism", [1, 3, 5])
 def test_key_groups_are_cut_and_joined_for_another_parallelism(ground: Ground, case: str, parallelism: int) -> None:
     source = golden.write(ground.disk, f"flink-2.3.0/{case}")
-    wanted = entries(ground.disk, source)
+    wanted = entries(ground.disk, source, once=True)
     ground.apply(spec_of(source, transform=[{"kind": "rescale", "parallelism": parallelism}]))
-    assert entries(ground.disk, TARGET) == wanted
-    assert_owned(ground.disk, TARGET, parallelism)
+    assert entries(ground.disk, TARGET, once=True) == wanted
+    assert_owned(ground.disk, TARGET, parallelism if case != "kinds-compressed" else None)
 
 
 @pytest.mark.parametrize("case", [*CANONICAL, "kinds-compressed-rocksdb"])
@@ -186,8 +328,12 @@ def assert_owned(disk: MemoryDisk, location: str, parallelism: int | None) -> No
             assert isinstance(handle, KeyGroups)
             groups = groups_of(subtask.index, operator.max_parallelism, operator.parallelism)
             assert range(handle.first, handle.first + handle.count) == groups
-        if keyed and parallelism is not None and not any(s.managed_operator for s in operator.subtasks or ()):
+        if keyed and parallelism is not None:
             assert operator.parallelism == parallelism
+        handles = [handle for s in operator.subtasks or () if (handle := s.managed_operator) is not None]
+        broadcast = [[state.name for state in handle.states if state.mode == BROADCAST] for handle in handles]
+        if keyed and any(broadcast):
+            assert len(broadcast) == operator.parallelism and len(set(map(tuple, broadcast))) == 1
 
 
 @pytest.mark.parametrize(("case", "change", "why"), [
@@ -280,6 +426,7 @@ KILLED = {
     "merge": ([ONE, OTHER], {}),
     "gather": (["count-merging-incremental"], {}),
     "rescale": ([TWO], {"transform": [{"kind": "rescale", "parallelism": 3, "max_parallelism": 300}]}),
+    "union": ([], {"transform": [{"kind": "union", "operators": ["orders-source", "orders-count"]}]}),
 }
 
 
@@ -292,7 +439,8 @@ def test_a_run_killed_before_and_after_any_effect_goes_on_or_is_taken_back(
 
     def begun(folder: str) -> tuple[Ground, Spec]:
         ground = Ground(tmp_path / folder)
-        return ground, spec_of(*(golden.write(ground.disk, f"flink-2.3.0/{case}") for case in cases), **job)
+        places = [golden.write(ground.disk, f"flink-2.3.0/{case}") for case in cases] or halves(ground, ONE)
+        return ground, spec_of(*places, **job)
 
     unharmed, spec = begun("unharmed")
     before, counted = unharmed.disk.snapshot(), Effects()

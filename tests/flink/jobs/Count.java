@@ -1,5 +1,7 @@
 package jobs;
 
+import java.util.Arrays;
+import java.util.List;
 import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.state.ValueState;
 import org.apache.flink.api.common.state.ValueStateDescriptor;
@@ -8,6 +10,7 @@ import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.runtime.state.FunctionInitializationContext;
 import org.apache.flink.runtime.state.FunctionSnapshotContext;
 import org.apache.flink.streaming.api.checkpoint.CheckpointedFunction;
+import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.datastream.SingleOutputStreamOperator;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.KeyedProcessFunction;
@@ -19,6 +22,9 @@ import org.apache.flink.util.Collector;
  *
  *   --counters orders,payments   one source, one count, one writer for each; their uids are orders-source, orders-count
  *                                and orders-lines, and so on. A job of several is what jobs of one each are merged to
+ *   --sources north,south        of one counter with several sources: their uids are north-source, and so on. Each has a
+ *                                share of the numbers, by its place in --regions north,south, and so keys of its own
+ *                                (if there are as many regions as divide the keys)
  *   --keys 10 --kind string      how many keys, of which type (string, long, int, tuple)
  *   --output FOLDER              lines are written to FOLDER/orders/*.txt
  *   --slow-us 0                  how long a count takes: with a fast source, records pile up before it
@@ -45,12 +51,29 @@ public final class Count {
         Counting counting = new Counting(arguments.number("slow-us", 0), (int) arguments.number("payload", 0));
         String output = arguments.text("output", "");
         Lines lines = new Lines(output.isEmpty() ? "" : output + "/" + name);
-        SingleOutputStreamOperator<Long> numbers = env.fromSource(
-                arguments.numbers(name), WatermarkStrategy.noWatermarks(), name + " source", Types.LONG);
-        called(numbers.setParallelism(1), name + "-source", arguments);
+        DataStream<Long> numbers = null;
+        for (String source : arguments.text("sources", name).split(",")) {
+            DataStream<Long> one = numbers(env, arguments, source);
+            numbers = numbers == null ? one : numbers.union(one);
+        }
         SingleOutputStreamOperator<String> counts = numbers.keyBy(keys, keys.type()).process(counting, Types.STRING);
         called(counts.name(name + " count"), name + "-count", arguments);
         called(counts.process(lines, Types.STRING).name(name + " lines"), name + "-lines", arguments);
+    }
+
+    private static DataStream<Long> numbers(StreamExecutionEnvironment env, Arguments arguments, String name) {
+        SingleOutputStreamOperator<Long> numbers = env.fromSource(
+                arguments.numbers(name), WatermarkStrategy.noWatermarks(), name + " source", Types.LONG);
+        called(numbers.setParallelism(1), name + "-source", arguments);
+        List<String> regions = Arrays.asList(arguments.text("regions", name).split(","));
+        long place = regions.indexOf(name);
+        long count = regions.size();
+        if (count < 2 || place < 0) {
+            return numbers;
+        }
+        SingleOutputStreamOperator<Long> share = numbers.map(number -> number * count + place).returns(Types.LONG);
+        called(share.setParallelism(1), name + "-share", arguments);
+        return share;
     }
 
     private static void called(SingleOutputStreamOperator<?> operator, String uid, Arguments arguments) {
