@@ -42,7 +42,7 @@ ONLY_PROTOCOLS = ("world", "step")  # names of places are pure as well, but thes
 MAY_START_SPARK = ("fleet", "live", "job")
 JOB_MAY_KNOW = ("spec", "survey", "formats", "errors", "plain")
 
-# The rooms of Spark's engine, and its modules that are in none. Modules on one row may know each other, rooms may not.
+# The rooms of an engine, and its modules that are in none. Modules on one row may know each other, rooms may not.
 SPARK_ROWS = (
     ("planner", "transforms", "looks"),
     ("findings",),
@@ -51,7 +51,19 @@ SPARK_ROWS = (
     ("entries", "decoding"),
     ("layout", "reading", "chains", "places", "bundles", "naming", "dividing"),
 )
-SPARK_ROW_OF = {part: number for number, parts in enumerate(SPARK_ROWS) for part in parts}
+FLINK_ROWS = (
+    ("planner", "transforms", "looks"),
+    ("findings", "deep", "differing", "exporting"),
+    ("survey", "showing"),
+    ("rescaling", "choosing"),
+    ("entries", "operators"),
+    ("editing", "reading", "folders"),
+    ("places", "layout", "loose"),
+)
+ENGINE_ROW_OF = {
+    engine: {part: number for number, parts in enumerate(rows) for part in parts}
+    for engine, rows in (("spark", SPARK_ROWS), ("flink", FLINK_ROWS))
+}
 
 PURE_ROOMS = (
     *("errors", "plain", "spec", "survey", "formats", "step", "world", "plan", "report"),
@@ -193,24 +205,25 @@ def engines_entangled(package: Package) -> Iterator[str]:
                         yield f"{name}:{found.line} imports {found.module}: one engine never knows another"
 
 
-def spark_rows_broken(package: Package) -> Iterator[str]:
-    """In Spark's engine, too, imports point down or along a row, and its rooms on one row do not know each other."""
-    top = "stateshift.engines.spark."
-    for name, imports in package.imports.items():
-        if not name.startswith(top):
-            continue
-        here = name.removeprefix(top).split(".")[0]
-        if here not in SPARK_ROW_OF:
-            yield f"{name}: {here!r} is on no row of the picture of Spark's engine"
-            continue
-        for found in imports:
-            there = found.module.removeprefix(top).split(".")[0]
-            if not found.module.startswith(top) or there == here or there not in SPARK_ROW_OF:
+def engine_rows_broken(package: Package) -> Iterator[str]:
+    """In an engine, too, imports point down or along a row, and its rooms on one row do not know each other."""
+    for engine, row_of in ENGINE_ROW_OF.items():
+        top = f"stateshift.engines.{engine}."
+        for name, imports in package.imports.items():
+            if not name.startswith(top):
                 continue
-            if SPARK_ROW_OF[there] < SPARK_ROW_OF[here]:
-                yield f"{name}:{found.line} imports {found.module}, but {there} is above {here}"
-            elif SPARK_ROW_OF[there] == SPARK_ROW_OF[here] and {top + here, top + there} <= package.packages:
-                yield f"{name}:{found.line} imports {found.module}, but {here} and {there} are rooms of one row"
+            here = name.removeprefix(top).split(".")[0]
+            if here not in row_of:
+                yield f"{name}: {here!r} is on no row of the picture of {engine}'s engine"
+                continue
+            for found in imports:
+                there = found.module.removeprefix(top).split(".")[0]
+                if not found.module.startswith(top) or there == here or there not in row_of:
+                    continue
+                if row_of[there] < row_of[here]:
+                    yield f"{name}:{found.line} imports {found.module}, but {there} is above {here}"
+                elif row_of[there] == row_of[here] and {top + here, top + there} <= package.packages:
+                    yield f"{name}:{found.line} imports {found.module}, but {here} and {there} are rooms of one row"
 
 
 def engines_named(package: Package) -> Iterator[str]:
@@ -339,7 +352,7 @@ def talk_outside_cli(package: Package) -> Iterator[str]:
 RULES = (
     rows_broken,
     engines_entangled,
-    spark_rows_broken,
+    engine_rows_broken,
     engines_named,
     adapters_opened,
     job_too_heavy,
@@ -374,12 +387,12 @@ BROKEN = (
     (rows_broken, {"stateshift.plan": "__import__('stateshift.migration')"}, "migration is above plan"),
     (engines_entangled, {"stateshift.engines.spark.x": "import stateshift.engines.flink.y"}, "never knows another"),
     (
-        spark_rows_broken,
+        engine_rows_broken,
         {"stateshift.engines.spark.layout": "import stateshift.engines.spark.entries.rows"},
         "entries is above layout",
     ),
     (
-        spark_rows_broken,
+        engine_rows_broken,
         {
             "stateshift.engines.spark.deep": "",
             "stateshift.engines.spark.deep.x": "import stateshift.engines.spark.reshaping.y",
@@ -388,7 +401,13 @@ BROKEN = (
         },
         "rooms of one row",
     ),
-    (spark_rows_broken, {"stateshift.engines.spark.elsewhere": ""}, "on no row"),
+    (engine_rows_broken, {"stateshift.engines.spark.elsewhere": ""}, "on no row"),
+    (engine_rows_broken, {"stateshift.engines.flink.elsewhere": ""}, "flink's engine"),
+    (
+        engine_rows_broken,
+        {"stateshift.engines.flink.places": "import stateshift.engines.flink.planner"},
+        "planner is above places",
+    ),
     (engines_named, {"stateshift.look.x": "def f():\n  from stateshift.engines.flink import y"}, "by their registry"),
     (adapters_opened, {"stateshift.world": "from stateshift.storage import open_storage"}, "only migration"),
     (adapters_opened, {"stateshift.cli.x": "import stateshift.clusters.livy"}, "only migration"),

@@ -10,5 +10,7 @@
     differing, exporting      two images compared by their entries  |  state as rows for other programs
     entries                   the state, with files and subtasks forgotten: what images are compared by
     reading, places           bytes of an image, and where its files lie
-    folders, layout           where an image lies in a folder, and names
+    folders, layout, loose    where an image lies in a folder, names, and serializers held less strictly
+
+Imports point down, or along a row.
 """
