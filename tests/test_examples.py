@@ -33,6 +33,8 @@ RUN_BY = {
     "livy.json": "servers/test_scenes.py",
     "standalone.json": "servers/test_scenes.py",
     "kafka-to-s3.json": "servers/test_scenes.py",
+    "flink-workflows.json": "servers/test_flink_workflows.py",
+    "flink-union.json": "servers/test_flink_moves.py",
     "infore-flink.json": "servers/test_flink_moves.py",
 }
 

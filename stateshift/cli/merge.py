@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes
-from stateshift.cli.shortcut import Asked, Fork, To, Waive, WorkdirHere, carry, ending, one_job
+from stateshift.cli.shortcut import Asked, Fork, To, Waive, WorkdirHere, carry, ending, names_in, one_job
 from stateshift.cli.terminal import Terminal
 
 EPILOG = ending("stateshift merge /data/eu /data/us --to /data/orders")
@@ -23,6 +23,10 @@ def command(
         list[str] | None,
         typer.Option("--sum", metavar="COLUMN", help="Add its values where a key is in several checkpoints."),
     ] = None,
+    union: Annotated[
+        str | None,
+        typer.Option("--union", metavar="ID,…", help="Operators of Flink that are in several and become one, by uid."),
+    ] = None,
     waive: Waive = None,
     fork: Fork = False,
     yes: Yes = False,
@@ -36,7 +40,8 @@ def command(
 ) -> int:
     """Put the states of several images together.
 
-    Savepoints of Flink become one with the operators of all. Checkpoints of Spark are those of one query: they have run
+    Savepoints of Flink become one with the operators of all; those of --union have to have counted different keys.
+    Checkpoints of Spark are those of one query: they have run
     over inputs of their own. The job that goes on reads all of these: the first one's sources, then the others', in the
     order in which they are named."""
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
@@ -44,4 +49,5 @@ def command(
     if not others:
         raise typer.BadParameter("merge takes two checkpoints, or more")
     change = {"kind": "merge", "locations": others, **({"sum": sum} if sum else {})}
-    return carry(asked, [one_job(first, to, [change], waive, fork)])
+    united = [{"kind": "union", "operators": names_in(union)}] if union else []
+    return carry(asked, [one_job(first, to, [change, *united], waive, fork)], "flink" if united else None)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes
-from stateshift.cli.shortcut import Asked, Source, Waive, WorkdirHere, carry, ending, one_job
+from stateshift.cli.shortcut import Asked, Source, Waive, WorkdirHere, carry, ending, names_in, one_job
 from stateshift.cli.terminal import Terminal
 
 EPILOG = ending(
@@ -68,7 +68,7 @@ def command(
 def _by_operators(source: str, to: list[str], operators: list[str], waive: list[str] | None) -> list[dict[str, Any]]:
     return [
         {**one_job(source, target, [], waive, fork=True), "name": f"part-{number}",
-         "operators": [name.strip() for name in named.split(",") if name.strip()]}
+         "operators": names_in(named)}
         for number, (target, named) in enumerate(zip(to, operators, strict=True))
     ]  # fmt: skip
 

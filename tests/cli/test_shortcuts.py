@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from stateshift.cli.evolve import column_of
 from stateshift.storage.opening import open_storage
 from tests.cli.support import said
+from tests.engines.flink import golden
 from tests.support.checkpoints import Checkpoint
 
 
@@ -72,6 +74,21 @@ def test_a_merge_takes_the_first_as_the_job_and_the_others_along(tmp_path: Path,
     assert ran.code == 4, "both hold the same keys"
     assert "is in another of the merged checkpoints" in ran.err
     assert changes(tmp_path) == [{"transform": [{"kind": "merge", "locations": [f"file://{other}"]}]}]
+
+
+def test_a_union_names_operators_of_savepoints_and_is_for_no_checkpoint_of_spark(tmp_path: Path, orders: Path) -> None:
+    places, to = [str(tmp_path / name) for name in ("one", "other")], str(tmp_path / "new")
+    for place in places:
+        shutil.copytree(next(golden.FOLDER.glob("flink-2.3.0/count-canonical-hashmap/image/savepoint-*")), place)
+    runs = ("--workdirs", str(tmp_path / "runs"))
+    ran = said("merge", *places, "--to", to, "--union", "orders-source, orders-count", *runs, "-y")
+    assert ran.code == 4
+    assert "each has a coordinator with a state of its own" in ran.err
+    assert not list(tmp_path.glob("runs/*/journal*"))
+    ran = said("merge", *places, "--to", to, "--union", "orders-cuont", *runs, "-y")
+    assert "no operator has the uid or id 'orders-cuont'" in ran.err
+    ran = said("merge", str(orders), str(orders), "--to", to, "--union", "0", *runs, "-y")
+    assert ran.code == 4 and "Flink" in ran.err
 
 
 def test_where_nobody_can_be_asked_the_command_with_yes_is_given(tmp_path: Path, orders: Path) -> None:

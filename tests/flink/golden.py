@@ -60,6 +60,6 @@ class Image:
 IMAGES = sorted((Image(path.parent) for path in ROOT.glob("flink-*/*/told.json")), key=str)
 
 
-def images(*prefixes: str) -> list[Image]:
-    """Those whose names begin so, of all versions."""
-    return [image for image in IMAGES if image.name.startswith(prefixes)]
+def images(*prefixes: str, version: str = "") -> list[Image]:
+    """Those whose names begin so, of all versions, or of one."""
+    return [image for image in IMAGES if image.name.startswith(prefixes) and image.version.startswith(version)]

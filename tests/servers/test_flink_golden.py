@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.support import ROOT, stateshift
 from tests.flink.golden import Image, images
 from tests.support.flink import Cluster, changes, cluster_of, faults, has_seen, lines, until
 from tests.support.servers import group
@@ -99,10 +100,31 @@ def test_every_kind_of_state_of_an_older_flink_is_gone_on_with(
     goes_on_with_all(older, image, unmoved, tmp_path)
 
 
-def goes_on_with_all(cluster: Cluster, image: Image, unmoved: dict[bool, Held], tmp_path: Path) -> None:
-    savepoint = shutil.copytree(image.place, tmp_path / "savepoint")
-    parallelism = image.told["case"]["parallelism"] + 1
-    job = cluster.run("jobs.Kinds", *going_on(image, tmp_path / "out"), parallelism=parallelism, savepoint=savepoint)
+@pytest.mark.row("IF-12")
+@pytest.mark.parametrize("image", images("kinds-canonical-hashmap", version="2.3.0"), ids=str)
+@pytest.mark.parametrize("change", [
+    ("--parallelism", "3"), pytest.param(("--parallelism", "1"), marks=pytest.mark.slow),
+    pytest.param(("--parallelism", "4", "--max-parallelism", "200"), marks=pytest.mark.slow),
+], ids=" ".join)  # fmt: skip
+def test_every_kind_of_state_is_gone_on_with_by_other_subtasks(
+    cluster: Cluster, image: Image, unmoved: dict[bool, Held], tmp_path: Path, change: tuple[str, ...]
+) -> None:
+    """As many as the image then says: Flink gives each what is its own, and deals nothing out."""
+    savepoint = shutil.copytree(image.place, tmp_path / "as it was")
+    stateshift("repartition", savepoint, "--to", tmp_path / "savepoint", *change, "--yes",
+               "--workdir", tmp_path / "run", cwd=ROOT)  # fmt: skip
+    goes_on_with_all(cluster, image, unmoved, tmp_path, parallelism=int(change[1]), words=change[2:])
+
+
+def goes_on_with_all(
+    cluster: Cluster, image: Image, unmoved: dict[bool, Held], tmp_path: Path,
+    parallelism: int | None = None, words: tuple[str, ...] = (),
+) -> None:
+    if parallelism is None:
+        shutil.copytree(image.place, tmp_path / "savepoint")
+        parallelism = image.told["case"]["parallelism"] + 1
+    savepoint, words = tmp_path / "savepoint", (*going_on(image, tmp_path / "out"), *words)
+    job = cluster.run("jobs.Kinds", *words, parallelism=parallelism, savepoint=savepoint)
     until(lambda: has_seen(tmp_path / "out", image.told["numbers"] + MORE))
     cluster.cancelled(job)
     expected = unmoved["--nulls" in image.told["arguments"]]

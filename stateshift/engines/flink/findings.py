@@ -15,7 +15,7 @@ from stateshift.engines.room import of_room
 from stateshift.formats.flink.metadata import PROPERTIES_FROM
 from stateshift.formats.flink.versions import WRITTEN_BY, flink_version, newest_for
 from stateshift.spec import JobSpec
-from stateshift.survey import Facts, Finding, Image, Survey
+from stateshift.survey import ClusterFacts, Facts, Finding, Image, Survey
 
 KRYO = "KryoSerializerSnapshot"
 # The clusters that can be asked for savepoints, and for a job's progress since.
@@ -87,6 +87,10 @@ def of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             f"{', '.join(job.flink.job_ids)} on {cluster.name}: {cluster.state}, and no savepoint can be taken",
             hint='name the savepoint it ended with in "existing_savepoint_paths"',
         )
+    ours = newest_for(cluster.version) if cluster is not None else None
+    written = newest_for(asked_version(job)) or ours
+    if facts.target_cluster is not None and written is not None:
+        yield from _of_reading(facts.target_cluster, written)
     if job.target is not None:
         yield Finding("note", "what is copied, and what is written anew, is planned from the savepoints, once they are "
                       "taken")  # fmt: skip
@@ -253,9 +257,13 @@ def _of_versions(job: JobSpec, facts: Facts, surveys: tuple[Survey, ...]) -> Ite
             "does not say of what kind it is",
             hint="leave out the conversion: every newer Flink reads it as it is",
         )
-    theirs = facts.target_cluster
-    if theirs is None:
-        return
+    if facts.target_cluster is not None:
+        yield from _of_reading(facts.target_cluster, version)
+        yield from _of_kryo(facts, images, facts.target_cluster.version or "")
+
+
+def _of_reading(theirs: ClusterFacts, version: int) -> Iterator[Finding]:
+    """Whether a cluster's Flink reads metadata of a version."""
     reads = newest_for(theirs.version)
     if reads is None:
         yield Finding("note", f"{theirs.name} does not say which Flink it runs: whether it reads metadata of version "
@@ -267,7 +275,6 @@ def _of_versions(job: JobSpec, facts: Facts, surveys: tuple[Survey, ...]) -> Ite
             f"{version} ({WRITTEN_BY[version]})",
             hint=f'"transform": [{{"kind": "convert", "flink": "{theirs.version}"}}] writes it for that Flink',
         )
-    yield from _of_kryo(facts, images, theirs.version or "")
 
 
 def _of_kryo(facts: Facts, images: list[Image], version: str) -> Iterator[Finding]:

@@ -24,7 +24,8 @@ import org.apache.flink.util.Collector;
  *                                and orders-lines, and so on. A job of several is what jobs of one each are merged to
  *   --sources north,south        of one counter with several sources: their uids are north-source, and so on. Each has a
  *                                share of the numbers, by its place in --regions north,south, and so keys of its own
- *                                (if there are as many regions as divide the keys)
+ *                                (if there are as many regions as divide the keys). A job of one region alone is told
+ *                                --region north
  *   --keys 10 --kind string      how many keys, of which type (string, long, int, tuple)
  *   --output FOLDER              lines are written to FOLDER/orders/*.txt
  *   --slow-us 0                  how long a count takes: with a fast source, records pile up before it
@@ -66,7 +67,7 @@ public final class Count {
                 arguments.numbers(name), WatermarkStrategy.noWatermarks(), name + " source", Types.LONG);
         called(numbers.setParallelism(1), name + "-source", arguments);
         List<String> regions = Arrays.asList(arguments.text("regions", name).split(","));
-        long place = regions.indexOf(name);
+        long place = regions.indexOf(arguments.text("region", name));
         long count = regions.size();
         if (count < 2 || place < 0) {
             return numbers;

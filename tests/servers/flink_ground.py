@@ -1,0 +1,103 @@
+"""Two real Flinks with a job that counts: what tests of moves start, say to stateshift, and look at afterwards."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance.support import ROOT, stateshift
+from tests.support.flink import Cluster, cluster_of, faults, jar, lines, until
+from tests.support.servers import Servers
+
+KEYS = 7
+ALIVE = ("RUNNING", "RESTARTING", "CREATED", "INITIALIZING")
+
+
+@dataclass(frozen=True)
+class Ground:
+    servers: Servers
+    folder: Path
+    names: tuple[str, ...] = ("flink-a", "flink-b")
+
+    @property
+    def here(self) -> Cluster:
+        return self.clusters[0]
+
+    @property
+    def there(self) -> Cluster:
+        return self.clusters[1]
+
+    @property
+    def clusters(self) -> list[Cluster]:
+        return [cluster_of(self.servers, name) for name in self.names]
+
+    def arguments(self, counters: str) -> list[str]:
+        return ["--counters", counters, "--keys", str(KEYS), "--output", str(self.folder / "out"),
+                "--checkpoint-ms", "300", "--name", counters]  # fmt: skip
+
+    def started(self, counters: str, *words: str, parallelism: int = 2) -> str:
+        """A job that counts on the old cluster, and has written something; its id."""
+        job = self.here.run("jobs.Count", *self.arguments(counters), *words, parallelism=parallelism)
+        until(lambda: all(len(self.written(counter)) > 100 for counter in counters.split(",")))
+        return job
+
+    def written(self, counter: str) -> list[Any]:
+        return lines(self.folder / "out" / counter)
+
+    def spec(self, *jobs: dict[str, Any], **beside: Any) -> Path:
+        clusters = {"old": {"kind": "flink_rest", "url": self.here.url},
+                    "new": {"kind": "flink_rest", "url": self.there.url, "settle_seconds": 5}}  # fmt: skip
+        plain = {"version": 1, "engine": "flink", "clusters": clusters, "jobs": list(jobs), **beside}
+        path = self.folder / "spec.json"
+        path.write_text(json.dumps(plain))
+        return path
+
+    def job(self, name: str, *ids: str, counters: str | None = None, **more: Any) -> dict[str, Any]:
+        """Of the spec: jobs with these ids end with savepoints, and one that counts `counters` starts over there."""
+        return {
+            "name": name, "job_ids": list(ids), "source_cluster": "old", "target_cluster": "new",
+            "target_directory": str(self.folder / "taken"), "new_savepoint_path": str(self.folder / f"new-{name}"),
+            "submit": self.submit(counters or name), "source_submit": self.submit(counters or name), **more,
+        }  # fmt: skip
+
+    def submit(self, counters: str, *words: str, parallelism: int = 2) -> dict[str, Any]:
+        return {"jar": str(jar(self.there.lib)), "entry_class": "jobs.Count", "parallelism": parallelism,
+                "arguments": [*self.arguments(counters), *words], "seconds_max": 90}  # fmt: skip
+
+    def said(self, *words: str | Path, code: int = 0) -> Any:
+        return stateshift(*words, "--json", cwd=ROOT, code=code).json
+
+    def applied(self, spec: Path, code: int = 0) -> Any:
+        return self.said("apply", spec, "--yes", "--workdir", self.workdir, code=code)
+
+    @property
+    def workdir(self) -> Path:
+        return self.folder / "runs" / "move"
+
+    def goes_on(self, *counters: str) -> None:
+        """A while after the move, nothing has been lost, counted wrongly or written twice."""
+        before = {counter: len(self.written(counter)) for counter in counters}
+        until(lambda: all(len(self.written(counter)) > before[counter] + 100 for counter in counters))
+        self.ended()
+        for counter in counters:
+            found = self.written(counter)
+            assert faults(found, KEYS, 0, len(found)) == []
+
+    def ended(self) -> None:
+        """Whatever still runs anywhere is stopped, with what it has written."""
+        for cluster, job in self._alive():
+            cluster.stopped(job, self.folder / "last")
+
+    def cleared(self) -> None:
+        for cluster, job in self._alive():
+            cluster.cancelled(job)
+
+    def _alive(self) -> list[tuple[Cluster, str]]:
+        return [
+            (cluster, job["jid"])
+            for cluster in self.clusters
+            for job in cluster.ask("/jobs/overview")["jobs"]
+            if job["state"] in ALIVE
+        ]

@@ -1,0 +1,91 @@
+"""What takes more than two Flinks, or others than the newest: a workflow that becomes two on two clusters, one of them
+older; jobs that go to an older Flink and come back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.support import ROOT
+from tests.servers.flink_ground import Ground
+from tests.support.flink import jar, until
+from tests.support.servers import group
+
+pytestmark = pytest.mark.servers
+EXAMPLES = ROOT / "configs" / "examples"
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+    names = ("flink-a", "flink-b", "flink-1.20")
+    with group(tmp_path_factory.mktemp("flinks"), *names) as servers:
+        yield Ground(servers, tmp_path_factory.mktemp("ground"), names)
+
+
+@pytest.mark.row("IF-1", "IF-2", "IF-7", "IF-10", "IF-13", "IF-14", "IF-18")
+def test_the_worked_case_workflow_1_becomes_2_and_3_on_two_other_clusters(three: Ground) -> None:
+    """configs/examples/flink-workflows.json, with our places; workflow 3 goes to an older Flink."""
+    id, folder = three.started("orders,payments"), three.folder
+    text = (EXAMPLES / "flink-workflows.json").read_text("utf-8")
+    arguments = {name: json.dumps(three.arguments(name)) for name in ("orders", "payments")}
+    for known, own in (
+        ("a4a2b6a7b9d4a5e0c3f1d2e3b4c5d6e7", id), ("hdfs://athens:8020", str(folder / "athens")),
+        ("hdfs://chania:8020", str(folder / "chania")), ("hdfs://patras:8020", str(folder / "patras")),
+        *((f"http://flink-{name}:8081", cluster.url)
+          for name, cluster in zip(("athens", "chania", "patras"), three.clusters, strict=True)),
+        ("jobs-1.20.jar", str(jar(three.clusters[2].lib))), ('"jobs.jar"', f'"{jar(three.clusters[1].lib)}"'),
+        *((f'["--counters", "{name}"]', words) for name, words in arguments.items()),
+    ):  # fmt: skip
+        assert known in text, known
+        text = text.replace(known, own)
+    spec = folder / "workflows.json"
+    spec.write_text(text, "utf-8")
+    assert three.applied(spec)["state"] == "finished"
+    taken = list((folder / "athens" / "flink" / "taken").glob("savepoint-*"))
+    assert len(taken) == 1
+    assert three.said("verify", taken[0], "--deep")["restartable"]
+    metadata = (folder / "patras" / "flink" / "savepoints" / "workflow-3" / "_metadata").read_bytes()
+    assert int.from_bytes(metadata[4:8], "big") == 4
+    running = [[job["name"] for job in cluster.ask("/jobs/overview")["jobs"] if job["state"] == "RUNNING"]
+               for cluster in three.clusters]  # fmt: skip
+    assert running == [[], ["orders"], ["payments"]]
+    three.goes_on("orders", "payments")
+
+
+@pytest.mark.row("IF-12", "IF-18")
+def test_a_job_of_an_older_flink_goes_to_the_newest_and_back(three: Ground) -> None:
+    older, newest = (Ground(three.servers, three.folder / "older", names)
+                     for names in (("flink-1.20", "flink-a"), ("flink-a", "flink-1.20")))  # fmt: skip
+    older.folder.mkdir()
+    id = older.started("orders")
+    assert older.applied(older.spec(older.job("orders", id)))["state"] == "finished"
+    (id,) = [job["jid"] for job in newest.here.ask("/jobs/overview")["jobs"] if job["state"] == "RUNNING"]
+    before = len(newest.written("orders"))
+    until(lambda: len(newest.written("orders")) > before + 100)
+    back = newest.job("orders", id, new_savepoint_path=str(older.folder / "back"), source_submit=None)
+    spec = newest.spec({key: value for key, value in back.items() if value is not None})
+    workdir = older.folder / "runs" / "back"
+    refused = newest.said("apply", spec, "--yes", "--workdir", workdir, code=4)
+    assert "reads metadata up to version 4" in json.dumps(refused)
+    assert newest.here.ask(f"/jobs/{id}")["state"] == "RUNNING", "seen before it is stopped"
+    back["transform"] = [{"kind": "convert", "flink": "1.20"}]
+    spec = newest.spec({key: value for key, value in back.items() if value is not None})
+    assert newest.said("apply", spec, "--yes", "--workdir", workdir)["state"] == "finished"
+    newest.goes_on("orders")
+
+
+@pytest.mark.slow
+@pytest.mark.row("IF-12", "IF-18")
+@pytest.mark.parametrize("version", ["1.15.4", "1.18.1", "2.0.2"])
+def test_a_job_of_the_newest_flink_goes_to_an_older_one(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, version: str
+) -> None:
+    with group(tmp_path_factory.mktemp("flinks"), "flink-a", "flink-b", STATESHIFT_FLINK_VERSION_B=version) as servers:
+        ground = Ground(servers, tmp_path)
+        job = ground.job("orders", ground.started("orders"), source_submit=None)
+        job |= {"transform": [{"kind": "convert", "flink": version}]}
+        assert ground.applied(ground.spec({k: v for k, v in job.items() if v is not None}))["state"] == "finished"
+        ground.goes_on("orders")
