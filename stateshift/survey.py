@@ -135,6 +135,12 @@ class Image:
     findings: tuple[Finding, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def begins(self) -> bool:
+        """Its first batch was planned, and not committed: Spark does that batch, over the input that was written
+        down."""
+        return self.epoch is None and self.planned == 0
+
 
 @dataclass(frozen=True, slots=True)
 class Room:

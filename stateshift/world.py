@@ -3,7 +3,7 @@
     storage(location)   opens where bytes live
     cluster(name)       where jobs run
     transforms          pure functions from source streams to target streams, by name
-    entries             per engine: a shard's files, read as blocks of entries
+    entries             per engine: a shard's files, read as entries, many at once
     fence               the run that has fenced an image off, if one has
     clock               time, so that tests need not wait
     meter               told of every file done, for whoever watches
@@ -40,8 +40,12 @@ class ReadFrom(Protocol):
     def __call__(self, path: str, offset: int = 0) -> Iterator[bytes]: ...
 
 
-# (read, shard, the image's settings) -> (store, block) ...: the entries of that shard, as the bytes the engine compares
-EntriesReader = Callable[[ReadFrom, ShardFiles, Mapping[str, str]], Iterator[tuple[str, "Block"]]]
+# Entries of an engine that reads them one by one, and then need not be columns: Arrow takes longer to start than a few
+# take to be compared.
+Pairs = list[tuple[bytes, bytes]]
+
+# (read, shard, the image's settings) -> (store, some) ...: the entries of that shard, as the bytes the engine compares
+EntriesReader = Callable[[ReadFrom, ShardFiles, Mapping[str, str]], Iterator[tuple[str, "Block | Pairs"]]]
 
 # (options, inputs) -> one content per output. Pure: the same inputs give the same bytes.
 Transform = Callable[[Mapping[str, Any], Sequence[Content]], Sequence[Content]]

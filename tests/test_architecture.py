@@ -8,6 +8,7 @@ a test of its own with a small package that breaks it: a rule that nothing can b
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -41,16 +42,28 @@ ONLY_PROTOCOLS = ("world", "step")  # names of places are pure as well, but thes
 MAY_START_SPARK = ("fleet", "live", "job")
 JOB_MAY_KNOW = ("spec", "survey", "formats", "errors", "plain")
 
-# The rooms of Spark's engine, and its modules that are in none. Modules on one row may know each other, rooms may not.
+# The rooms of an engine, and its modules that are in none. Modules on one row may know each other, rooms may not.
 SPARK_ROWS = (
-    ("planner", "transforms"),
+    ("planner", "transforms", "looks"),
     ("findings",),
-    ("deep", "reshaping"),
+    ("deep", "reshaping", "showing"),
     ("survey", "restart", "endpoints", "schemas"),
     ("entries", "decoding"),
     ("layout", "reading", "chains", "places", "bundles", "naming", "dividing"),
 )
-SPARK_ROW_OF = {part: number for number, parts in enumerate(SPARK_ROWS) for part in parts}
+FLINK_ROWS = (
+    ("planner", "transforms", "looks"),
+    ("findings", "deep", "differing", "exporting"),
+    ("survey", "showing"),
+    ("rescaling", "choosing"),
+    ("entries", "operators"),
+    ("editing", "reading", "folders"),
+    ("places", "layout", "loose"),
+)
+ENGINE_ROW_OF = {
+    engine: {part: number for number, parts in enumerate(rows) for part in parts}
+    for engine, rows in (("spark", SPARK_ROWS), ("flink", FLINK_ROWS))
+}
 
 PURE_ROOMS = (
     *("errors", "plain", "spec", "survey", "formats", "step", "world", "plan", "report"),
@@ -65,7 +78,7 @@ OUTSIDE = frozenset(
     )
 )
 # What memory cannot hold lies in files without a name: nobody else could find them, or tell that they were there.
-OVERFLOWING = (("tempfile", "stateshift.engines.spark.entries.spilling"),)
+OVERFLOWING = (("tempfile", "stateshift.engines.spilling"),)
 OUTSIDE_MODULES = frozenset(("urllib.request", "concurrent.futures.process"))
 OUTSIDE_NAMES = {
     "datetime": ("now", "utcnow", "today"),
@@ -192,24 +205,35 @@ def engines_entangled(package: Package) -> Iterator[str]:
                         yield f"{name}:{found.line} imports {found.module}: one engine never knows another"
 
 
-def spark_rows_broken(package: Package) -> Iterator[str]:
-    """In Spark's engine, too, imports point down or along a row, and its rooms on one row do not know each other."""
-    top = "stateshift.engines.spark."
+def engine_rows_broken(package: Package) -> Iterator[str]:
+    """In an engine, too, imports point down or along a row, and its rooms on one row do not know each other."""
+    for engine, row_of in ENGINE_ROW_OF.items():
+        top = f"stateshift.engines.{engine}."
+        for name, imports in package.imports.items():
+            if not name.startswith(top):
+                continue
+            here = name.removeprefix(top).split(".")[0]
+            if here not in row_of:
+                yield f"{name}: {here!r} is on no row of the picture of {engine}'s engine"
+                continue
+            for found in imports:
+                there = found.module.removeprefix(top).split(".")[0]
+                if not found.module.startswith(top) or there == here or there not in row_of:
+                    continue
+                if row_of[there] < row_of[here]:
+                    yield f"{name}:{found.line} imports {found.module}, but {there} is above {here}"
+                elif row_of[there] == row_of[here] and {top + here, top + there} <= package.packages:
+                    yield f"{name}:{found.line} imports {found.module}, but {here} and {there} are rooms of one row"
+
+
+def engines_named(package: Package) -> Iterator[str]:
+    """Who looks at an image, and who runs a migration, knows engines by what they contribute to the registry."""
     for name, imports in package.imports.items():
-        if not name.startswith(top):
-            continue
-        here = name.removeprefix(top).split(".")[0]
-        if here not in SPARK_ROW_OF:
-            yield f"{name}: {here!r} is on no row of the picture of Spark's engine"
+        if room(name) not in ("look", "migration"):
             continue
         for found in imports:
-            there = found.module.removeprefix(top).split(".")[0]
-            if not found.module.startswith(top) or there == here or there not in SPARK_ROW_OF:
-                continue
-            if SPARK_ROW_OF[there] < SPARK_ROW_OF[here]:
-                yield f"{name}:{found.line} imports {found.module}, but {there} is above {here}"
-            elif SPARK_ROW_OF[there] == SPARK_ROW_OF[here] and {top + here, top + there} <= package.packages:
-                yield f"{name}:{found.line} imports {found.module}, but {here} and {there} are rooms of one row"
+            if found.module.startswith(("stateshift.engines.spark", "stateshift.engines.flink")):
+                yield f"{name}:{found.line} imports {found.module}: {room(name)} knows engines by their registry"
 
 
 def adapters_opened(package: Package) -> Iterator[str]:
@@ -328,7 +352,8 @@ def talk_outside_cli(package: Package) -> Iterator[str]:
 RULES = (
     rows_broken,
     engines_entangled,
-    spark_rows_broken,
+    engine_rows_broken,
+    engines_named,
     adapters_opened,
     job_too_heavy,
     spark_too_early,
@@ -362,12 +387,12 @@ BROKEN = (
     (rows_broken, {"stateshift.plan": "__import__('stateshift.migration')"}, "migration is above plan"),
     (engines_entangled, {"stateshift.engines.spark.x": "import stateshift.engines.flink.y"}, "never knows another"),
     (
-        spark_rows_broken,
+        engine_rows_broken,
         {"stateshift.engines.spark.layout": "import stateshift.engines.spark.entries.rows"},
         "entries is above layout",
     ),
     (
-        spark_rows_broken,
+        engine_rows_broken,
         {
             "stateshift.engines.spark.deep": "",
             "stateshift.engines.spark.deep.x": "import stateshift.engines.spark.reshaping.y",
@@ -376,7 +401,14 @@ BROKEN = (
         },
         "rooms of one row",
     ),
-    (spark_rows_broken, {"stateshift.engines.spark.elsewhere": ""}, "on no row"),
+    (engine_rows_broken, {"stateshift.engines.spark.elsewhere": ""}, "on no row"),
+    (engine_rows_broken, {"stateshift.engines.flink.elsewhere": ""}, "flink's engine"),
+    (
+        engine_rows_broken,
+        {"stateshift.engines.flink.places": "import stateshift.engines.flink.planner"},
+        "planner is above places",
+    ),
+    (engines_named, {"stateshift.look.x": "def f():\n  from stateshift.engines.flink import y"}, "by their registry"),
     (adapters_opened, {"stateshift.world": "from stateshift.storage import open_storage"}, "only migration"),
     (adapters_opened, {"stateshift.cli.x": "import stateshift.clusters.livy"}, "only migration"),
     (adapters_opened, {"stateshift.step.x": "import stateshift.storage.locations"}, "only migration"),
@@ -456,10 +488,40 @@ def _imported_by(*arguments: str) -> set[str]:
     return {line.rsplit("|", 1)[1].strip() for line in run.stderr.splitlines() if line.startswith("import time:")}
 
 
+HEAVY = frozenset(("pyspark", "py4j", "fsspec", "pyarrow", "hdfs", "requests", "pandas", "numpy"))
+
+
 @pytest.mark.parametrize("arguments", [("--help",), ("plan", "--help"), ("schema",)], ids=" ".join)
 def test_printing_words_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
-    heavy = {"pyspark", "py4j", "fsspec", "pyarrow", "hdfs", "requests", "pandas", "numpy", "mmh3", "cramjam"}
-    assert _imported_by(*arguments) & heavy == set()
+    assert _imported_by(*arguments) & (HEAVY | {"mmh3", "cramjam"}) == set()
+
+
+GOLDEN = {
+    "spark": ROOT / "tests/golden/spark-4.3.0/window-hdfs/checkpoint",
+    "flink": ROOT / "tests/golden/flink-2.3.0/count-canonical-hashmap/image",
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("command", ["inspect --entries", "verify --deep", "export --to -"])
+def test_who_looks_at_an_image_waits_for_no_other_engine_and_no_planner(command: str, name: str) -> None:
+    first = next(file for file in GOLDEN[name].rglob("*") if file.name in ("metadata", "_metadata"))
+    imported = _imported_by(*command.split(), str(first.parent))
+    engines = {module.split(".")[2] for module in imported if module.startswith("stateshift.engines.")}
+    assert engines & GOLDEN.keys() == {name}
+    assert f"stateshift.engines.{name}.planner" not in imported
+
+
+def test_a_savepoint_is_moved_without_what_only_sparks_state_needs(tmp_path: Path) -> None:
+    """Half of what it takes to move a small one is the start of the process."""
+    savepoint = next(GOLDEN["flink"].rglob("_metadata")).parent
+    places = {"existing_savepoint_paths": [savepoint.as_uri()], "new_savepoint_path": (tmp_path / "new").as_uri()}
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps({"version": 1, "engine": "flink", "jobs": [{"name": "orders", **places}]}))
+    imported = _imported_by("apply", str(spec), "--yes", "--workdir", str(tmp_path / "run"))
+    assert (tmp_path / "new" / "_metadata").exists()
+    assert imported & HEAVY == set()
+    assert not [module for module in imported if module.startswith(("stateshift.engines.spark", "stateshift.fleet"))]
 
 
 # ---------------------------------------------------------------------------------------------- leaks

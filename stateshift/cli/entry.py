@@ -45,10 +45,11 @@ from stateshift.cli.terminal import Terminal
 if TYPE_CHECKING:
     from stateshift.migration import Doors
 
-COMMANDS = (
+_MODULES = (
     inspect, verify, export, diff, plan, apply, resume, rollback, status, runs,
     compact, repartition, rewind, fork, convert, rename, split, merge, evolve, gather, repair, uid, schema,
 )  # fmt: skip
+COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
 
 # The error of an argument that does not fit; which package it comes from depends on typer's version.
 Usage: Any = typer.BadParameter.__mro__[2]
@@ -84,7 +85,7 @@ def enter(argv: Sequence[str] | None, doors: Doors | None) -> int | None:
     terminal = Terminal(doors, json="--json" in arguments, arguments=tuple(arguments))
     try:
         with _sigterm_is_ctrl_c():
-            answer = _app()(
+            answer = _app(arguments)(
                 args=arguments, prog_name="stateshift", standalone_mode=False, obj=terminal,
                 default_map=_defaults(arguments),
             )  # fmt: skip
@@ -101,13 +102,14 @@ def enter(argv: Sequence[str] | None, doors: Doors | None) -> int | None:
     return answer if isinstance(answer, int) else 0
 
 
-def _app() -> typer.Typer:
+def _app(arguments: Sequence[str]) -> typer.Typer:
     # Help is plain text, the same at a terminal and in a pipe: it is printed before a coloured one is imported.
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args_is_help=True,
                       context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100})  # fmt: skip
     app.callback(epilog=EPILOG)(_top)
-    for module in COMMANDS:
-        name = module.__name__.rpartition(".")[2]
+    # Options are put together anew by each process: where it is clear which command is meant, only its own.
+    for name in (arguments[0],) if arguments and arguments[0] in COMMANDS else COMMANDS:
+        module = COMMANDS[name]
         app.command(name, epilog=module.EPILOG)(_told(module.command))
     return app
 
@@ -150,7 +152,7 @@ def _defaults(arguments: list[str]) -> dict[str, dict[str, Any]]:
     if not arguments or {"--help", "-h", "--version"} & set(arguments):
         return {}
     found = settings.read((os.getcwd(), typer.get_app_dir("stateshift")))
-    return {module.__name__.rpartition(".")[2]: found for module in COMMANDS} if found else {}
+    return dict.fromkeys(COMMANDS, found) if found else {}
 
 
 def _refused(error: Any, terminal: Terminal) -> int:

@@ -12,7 +12,6 @@ from stateshift.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from stateshift.look import Export
-    from stateshift.look.exporting_flink import FlinkExport
 
 EPILOG = epilog(
     "stateshift export s3://bucket/checkpoints/orders --to orders.parquet\n"
@@ -78,7 +77,7 @@ def command(
     return None
 
 
-def _tell(terminal: Terminal, made: Export | FlinkExport, to: str, size: int) -> None:
+def _tell(terminal: Terminal, made: Export, to: str, size: int) -> None:
     from stateshift.cli.text import Line
     from stateshift.cli.units import many
     from stateshift.cli.units import size as sized

@@ -50,7 +50,7 @@ from stateshift.clusters.protocol import (
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.rest import Refused, Unanswered, through_outages
 from stateshift.clusters.stopping import stop_options
-from stateshift.clusters.waiting import wait_for
+from stateshift.clusters.waiting import wait_for, wait_until_settled
 from stateshift.errors import ClusterError
 
 CLUSTER_OPTIONS = {
@@ -111,12 +111,10 @@ class FlinkRest:
                 kept = JobStatus(JobState.FINISHED, id, "stopped")
                 return kept if stopped else JobStatus(JobState.UNKNOWN, id, _FORGOTTEN)
             return status_of(calls, job, stopped)
-        # What was begun and is not there may be on its way.
         waits = bool(record) and not record.get("refused")
         settled = float(record["begun"]) + self._settle_seconds if waits else 0.0
 
-        def look() -> JobStatus | None:
-            over = time.time() >= settled
+        def look(over: bool) -> JobStatus | None:
             attempt, job = attempts(calls, tag)
             if job is not None:
                 if record:
@@ -124,8 +122,7 @@ class FlinkRest:
                 return status_of(calls, job, bool(record.get("stopped")))
             return JobStatus(JobState.ABSENT) if over or attempt > record.get("attempt", attempt) else None
 
-        found = wait_for(look, max(0.0, settled - time.time()) + 1.0, self.interrupt)
-        return found or JobStatus(JobState.ABSENT)
+        return wait_until_settled(look, settled, self.interrupt) or JobStatus(JobState.ABSENT)
 
     def find_source(self, request: StopRequest) -> JobStatus:
         """Of several ids: of one that is alive, if there is."""

@@ -47,7 +47,7 @@ from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submi
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.rest import Refused, Unanswered
 from stateshift.clusters.stopping import OpenStorage, forget_marker
-from stateshift.clusters.waiting import wait_for
+from stateshift.clusters.waiting import wait_until_settled
 
 CLUSTER_OPTIONS = {
     "url": NEEDED_TEXT,
@@ -125,17 +125,14 @@ class Livy:
         calls = self._calls(record)
         if record is not None and record.get("id") is not None:
             return _of_id(calls, int(record["id"]), bool(record.get("stopped")))
-        # What was begun and is not listed may be on its way.
         settle = float(self.options.get("settle_seconds", _SETTLE_SECONDS))
         settled = 0.0 if record is None else float(record["begun"]) + settle
 
-        def look() -> JobStatus | None:
-            over = time.time() >= settled
+        def look(over: bool) -> JobStatus | None:
             found = _tagged(calls, tag)
             return _status(found[-1]) if found else JobStatus(JobState.ABSENT) if over else None
 
-        found = wait_for(look, max(0.0, settled - time.time()) + 1.0, self.interrupt)
-        return found or JobStatus(JobState.ABSENT)
+        return wait_until_settled(look, settled, self.interrupt) or JobStatus(JobState.ABSENT)
 
     def find_source(self, request: StopRequest) -> JobStatus:
         if request.tag is not None:

@@ -38,7 +38,7 @@ from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.rest import Unanswered
 from stateshift.clusters.standalone_calls import Driver, StandaloneCalls
 from stateshift.clusters.stopping import OpenStorage, forget_marker
-from stateshift.clusters.waiting import wait_for
+from stateshift.clusters.waiting import wait_until_settled
 from stateshift.errors import ClusterError
 
 CLUSTER_OPTIONS = {
@@ -117,8 +117,7 @@ class Standalone:
         begun = float(record["begun"])
         settled = begun + float(self.options.get("settle_seconds", _SETTLE_SECONDS))
 
-        def look() -> JobStatus | None:
-            over = time.time() >= settled
+        def look(over: bool) -> JobStatus | None:
             recent = [one for one in calls.drivers() if one.submitted >= begun - _CLOCKS_APART_SECONDS]
             found, unseen = _first(calls, recent, _has(_mark(tag)))
             if found is not None:
@@ -126,7 +125,7 @@ class Standalone:
                 return _status(found)
             return _not_found(unseen) if over else None
 
-        found = wait_for(look, max(0.0, settled - time.time()) + 1.0, self.interrupt)
+        found = wait_until_settled(look, settled, self.interrupt)
         return found or JobStatus(JobState.UNKNOWN, None, "its master did not tell in time")
 
     def find_source(self, request: StopRequest) -> JobStatus:

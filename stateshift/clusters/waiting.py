@@ -32,6 +32,19 @@ def wait_for(look: Callable[[], T | None], seconds_max: float, stop: threading.E
         pause = min(pause * 1.5, SECONDS_BETWEEN_LOOKS_MAX)
 
 
+def wait_until_settled(
+    look: Callable[[bool], T | None], settled: float, stop: threading.Event | None = None
+) -> T | None:
+    """For what was begun and is not listed: it may be on its way until `settled`, in seconds since 1970. `look` is told
+    whether that was over before it looks."""
+
+    def once() -> T | None:
+        over = time.time() >= settled
+        return look(over)
+
+    return wait_for(once, max(0.0, settled - time.time()) + 1.0, stop)
+
+
 def _pause(seconds: float, stop: threading.Event | None) -> None:
     if stop is None:
         time.sleep(seconds)

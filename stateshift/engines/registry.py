@@ -1,16 +1,18 @@
 """The engines by name, and the one place that knows there is more than one.
 
-An engine contributes four things: `survey` (what is there), `plan` (what to do), `transforms` (pure functions of
-files), and `entries` (an image read as a stream). Engines know nothing of each other. Each part is imported when it is
-first asked for: who looks at an image need not wait for the planner.
+An engine contributes five things: `survey` (what is there), `plan` (what to do), `transforms` (pure functions of
+files), `entries` (an image read as a stream) and `looks` (an image shown, judged, compared and exported). Engines know
+nothing of each other. Each part is imported when it is first asked for: who looks at an image need not wait for the
+planner, and who looks at one of Spark's not for Flink's engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stateshift.engines.looks import DecodedFile, Looks, Opening
 from stateshift.errors import PlanError
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Facts, FileInfo, Finding, Survey
@@ -23,35 +25,43 @@ if TYPE_CHECKING:
 
 class SurveyIt(Protocol):
     def __call__(
-        self, storage: Storage, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = (), at: str = ""
-    ) -> Survey: ...
+        self, location: str, opening: Opening, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = ()
+    ) -> tuple[Storage, Survey]: ...
 
 
 @dataclass(frozen=True)
 class Engine:
-    """`find` says of what lies at a location which location all of its image is below, and the image's folder in it."""
+    """`survey` gives what is at a location, and the storage that its survey is of: an image may be in more than one
+    place. `begins_with` is the file that an image's folder has and no other engine's; `file` decodes a single file, and
+    is None where that first file says what its whole folder is, and the others nothing alone."""
 
     name: str
-    find: Callable[[Storage, Sequence[Mapping[str, Any]]], tuple[str, str]]
+    begins_with: str
     survey: SurveyIt
+    fenced_by: Callable[[Storage], str | None]
     plan: Callable[[Spec, JobSpec, Facts], tuple[Plan, ...]]
     identity: Callable[[Facts], str]
     own_part: Callable[[Spec, JobSpec, Survey], Survey]
     misplaced: Callable[[Storage, tuple[FileInfo, ...]], tuple[Finding, ...]]
     transforms: Callable[[], Mapping[str, Transform]]
     reader: Callable[[], EntriesReader]
-
-
-def _spark_find(storage: Storage, changes: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    return storage.location, ""
+    looks: Callable[[], Looks]
+    file: Callable[[Storage, str, str, Opening], DecodedFile] | None = None
 
 
 def _spark_survey(
-    storage: Storage, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = (), at: str = ""
-) -> Survey:
+    location: str, opening: Opening, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = ()
+) -> tuple[Storage, Survey]:
     from stateshift.engines.spark.survey import survey
 
-    return survey(storage, thorough, changes=changes)
+    storage = opening(location)
+    return storage, survey(storage, thorough, changes=changes)
+
+
+def _spark_fenced_by(storage: Storage) -> str | None:
+    from stateshift.engines.spark.survey import survey
+
+    return next((image.fence for image in survey(storage).images if image.fence is not None), None)
 
 
 def _spark_plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
@@ -96,18 +106,24 @@ def _spark_reader() -> EntriesReader:
     return comparable
 
 
-def _flink_find(storage: Storage, changes: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    from stateshift.engines.flink.survey import find
+def _spark_looks() -> Looks:
+    from stateshift.engines.spark import looks
 
-    return find(storage, changes)
+    return looks
+
+
+def _spark_file(storage: Storage, name: str, location: str, opening: Opening) -> DecodedFile:
+    from stateshift.engines.spark.showing.single_file import decoded
+
+    return decoded(storage, name, location, opening)
 
 
 def _flink_survey(
-    storage: Storage, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = (), at: str = ""
-) -> Survey:
+    location: str, opening: Opening, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = ()
+) -> tuple[Storage, Survey]:
     from stateshift.engines.flink.survey import survey
 
-    return survey(storage, thorough, changes, at)
+    return survey(location, opening, changes)
 
 
 def _flink_plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
@@ -134,41 +150,64 @@ def _flink_reader() -> EntriesReader:
     return comparable
 
 
+def _flink_looks() -> Looks:
+    from stateshift.engines.flink import looks
+
+    return looks
+
+
 SPARK = Engine(
-    "spark", _spark_find, _spark_survey, _spark_plan, _spark_identity, _spark_own_part, _spark_misplaced,
-    _spark_transforms, _spark_reader,
+    "spark", "metadata", _spark_survey, _spark_fenced_by, _spark_plan, _spark_identity, _spark_own_part,
+    _spark_misplaced, _spark_transforms, _spark_reader, _spark_looks, _spark_file,
 )  # fmt: skip
 FLINK = Engine(
-    "flink", _flink_find, _flink_survey, _flink_plan, _flink_identity, lambda spec, job, survey: survey,
-    lambda storage, files: (), _flink_transforms, _flink_reader,
+    "flink", "_metadata", _flink_survey, lambda storage: None, _flink_plan, _flink_identity,
+    lambda spec, job, survey: survey, lambda storage, files: (), _flink_transforms, _flink_reader, _flink_looks,
 )  # fmt: skip
 ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (SPARK, FLINK)}
 
 
 def recognised(storage: Storage) -> str | None:
     """Whose image lies there, by the file that it begins with; None where nobody's does."""
-    if storage.stat("metadata") is not None:
-        return "spark"
-    from stateshift.engines.flink.survey import image_folder
+    if storage.stat(SPARK.begins_with) is not None:
+        return SPARK.name
+    from stateshift.engines.flink.folders import image_folder
 
     if image_folder(storage) is not None:
-        return "flink"
-    return "spark" if next(storage.list(), None) is not None else None
+        return FLINK.name
+    return SPARK.name if next(storage.list(), None) is not None else None
 
 
-def surveyed(
-    kind: Engine,
-    location: str,
-    opening: Callable[[str], Storage],
-    thorough: bool = False,
-    changes: Sequence[Mapping[str, Any]] = (),
-) -> tuple[Storage, Survey]:
-    """What is at a location, and the storage that its survey is of: an image may be in more than one place."""
-    storage = opening(location)
-    root, at = kind.find(storage, changes)
-    if root != storage.location:
-        storage = opening(root)
-    return storage, kind.survey(storage, thorough, changes, at)
+def found_at(location: str, opening: Opening, thorough: bool = False) -> tuple[Engine, Storage, Survey]:
+    """What is at a location, by the first engine that finds an image there, or else the last."""
+    for one in _likeliest_first(opening(location)):
+        storage, survey = one.survey(location, opening, thorough)
+        if survey.images:
+            break
+    return one, storage, survey
+
+
+def _likeliest_first(storage: Storage) -> list[Engine]:
+    """Who looks at one engine's image does not wait for the others'."""
+    return sorted(ENGINES.values(), key=lambda one: storage.stat(one.begins_with) is None)
+
+
+def shown_by(*locations: str, opening: Opening) -> Engine:
+    """Whose image lies there; of several, that of the last engine, which refuses what is not its own. What is no
+    image is for the first to refuse."""
+    names = {recognised(opening(location)) for location in locations}
+    return next((one for one in reversed(list(ENGINES.values())) if one.name in names), SPARK)
+
+
+def decoded_file(storage: Storage, name: str, location: str, opening: Opening) -> DecodedFile:
+    """A single file, by the engine whose files say something alone."""
+    decode = next(one.file for one in ENGINES.values() if one.file is not None)
+    return decode(storage, name, location, opening)
+
+
+def is_whole(name: str) -> bool:
+    """Whether a single file says what its whole folder is."""
+    return any(name == one.begins_with and one.file is None for one in ENGINES.values())
 
 
 def engine(name: str) -> Engine:
@@ -181,9 +220,27 @@ def engine(name: str) -> Engine:
     return ENGINES[name]
 
 
-def all_transforms() -> dict[str, Transform]:
-    return {name: transform for one in ENGINES.values() for name, transform in one.transforms().items()}
+class Transforms(Mapping[str, "Transform"]):
+    """Of all engines, by names that begin with the engine's, which is loaded when it is asked for one of them."""
+
+    def __getitem__(self, name: str) -> Transform:
+        return ENGINES[name.partition(".")[0]].transforms()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for one in ENGINES.values() for name in one.transforms())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
-def all_entries() -> dict[str, EntriesReader]:
-    return {one.name: one.reader() for one in ENGINES.values()}
+class Entries(Mapping[str, "EntriesReader"]):
+    """Of all engines, by the engine's name; likewise."""
+
+    def __getitem__(self, name: str) -> EntriesReader:
+        return ENGINES[name].reader()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ENGINES)
+
+    def __len__(self) -> int:
+        return len(ENGINES)

@@ -7,16 +7,15 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from stateshift import plain
+from stateshift.engines.looks import Compared
 from stateshift.engines.spark.deep.portions import shard_groups, undivided
 from stateshift.engines.spark.entries.buckets import Folded, added, differing, fold, pick
 from stateshift.engines.spark.entries.sides import Side, Sides
 from stateshift.engines.spark.entries.views import views_of
-from stateshift.fleet.crew import Crew
 from stateshift.formats.blocks import Block, block_of
 from stateshift.survey import Image, ShardFiles
 from stateshift.world import World
@@ -24,22 +23,16 @@ from stateshift.world import World
 PICKED_MAX = 8 * 1024 * 1024
 
 Put = Callable[[int, Block], None]
+# Orders of one kind go out to whoever is free; their answers come back in the same order.
+Spread = Callable[[str, Iterable[Mapping[str, Any]]], Iterator[Any]]
 
 
-@dataclass
-class Compared:
-    """How many entries of each store are the same, but for those that were put; and every store that was met."""
-
-    same: dict[str, int] = field(default_factory=dict)
-    met: set[str] = field(default_factory=set)
-
-
-def unequal(crew: Crew, sides: Sides, sizes: tuple[Mapping[str, int], Mapping[str, int]], put: Put) -> Compared:
+def unequal(spread: Spread, sides: Sides, sizes: tuple[Mapping[str, int], Mapping[str, int]], put: Put) -> Compared:
     """Put every entry that may differ, with its side, in blocks; keys are in the common form."""
     ends = [_end(side) for side in (sides.left, sides.right)]
     groups = [(side, group) for side in (0, 1) for group in shard_groups(tuple(sides[side].shards), sizes[side])]
     compared, folded = Compared(), list[Folded]()
-    for answer in crew.spread("fold", (_order(ends, side, group) for side, group in groups)):
+    for answer in spread("fold", (_order(ends, side, group) for side, group in groups)):
         folded.append(_decoded(answer["folded"]))
         compared.met |= set(answer["met"])
     left, right = (added(one for one, (side, _) in zip(folded, groups, strict=True) if side == n) for n in (0, 1))
@@ -49,7 +42,7 @@ def unequal(crew: Crew, sides: Sides, sizes: tuple[Mapping[str, int], Mapping[st
         for (side, group), one in zip(groups, folded, strict=True)
         for wanted in _wanted(one, different)
     ]
-    for (side, _), entries in zip(picks, crew.spread("pick", (order for _, order in picks)), strict=True):
+    for (side, _), entries in zip(picks, spread("pick", (order for _, order in picks)), strict=True):
         put(side, block_of((b64decode(key), b64decode(value)) for key, value in entries))
     return compared
 

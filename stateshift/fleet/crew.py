@@ -13,11 +13,12 @@ from __future__ import annotations
 import json
 import uuid
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from stateshift.engines.looks import Compared
 from stateshift.engines.spark.deep.portions import portions
 from stateshift.errors import ClusterError
 from stateshift.fleet.orders import (
@@ -32,6 +33,9 @@ from stateshift.step.images import Fold, Side, folds_together
 from stateshift.storage import locations
 from stateshift.survey import Finding, Image, Survey
 from stateshift.world import Meter, Unwatched, World
+
+if TYPE_CHECKING:
+    from stateshift.formats.blocks import Block
 
 TAKEN = (CopyFiles, TransformShard, CompareImages)
 ATTEMPTS_MAX = 4
@@ -154,6 +158,13 @@ class Crew:
         orders = ({"survey": to_plain(own), "image": to_plain(part)} for own, part in portions(survey, image))
         found = (from_plain(Finding, one) for every in self.spread("deep", orders) for one in every)
         return tuple(dict.fromkeys(found))
+
+    def unequal(
+        self, sides: Any, sizes: tuple[Mapping[str, int], Mapping[str, int]], put: Callable[[int, Block], None]
+    ) -> Compared:
+        from stateshift.fleet.comparing import unequal  # loads Arrow, for which no step should wait
+
+        return unequal(self.spread, sides, sizes, put)
 
     def spread(self, ask: str, orders: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
         """The answers in the order of the orders; only so many ahead of who takes them as keep the fleet at work."""

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from stateshift import plain
-from stateshift.engines.registry import all_entries, all_transforms
+from stateshift.engines.registry import Entries, Transforms
 from stateshift.engines.spark.deep import everything as deep
 from stateshift.errors import ClusterError, StateshiftError
 from stateshift.fleet import comparing
@@ -65,8 +65,8 @@ def open_world(order: Order) -> World:
     return World(
         storage=storage,
         cluster=_no_cluster,
-        transforms=all_transforms(),
-        entries=all_entries(),
+        transforms=Transforms(),
+        entries=Entries(),
         clock=clock,
         run=order["run"],
         parallel=1,

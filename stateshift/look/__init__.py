@@ -6,8 +6,8 @@
     export       its state, or what single batches did to it, as Parquet, Arrow or JSON lines
     diff         two images compared by their entries
 
-What export and diff have in common, finding the images and their stores, is in `selecting`. Each module is imported
-when something of it is first asked for: who inspects waits for nothing that compares.
+Whose image it is, the registry of engines tells, and the engine does the rest (`engines.looks`). Each module is
+imported when something of it is first asked for: who inspects waits for nothing that compares.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stateshift.look.differences import Difference, Differences
+    from stateshift.engines.looks import Difference, Differences, Export, ShownEntry, Wanted
     from stateshift.look.differing import diff
-    from stateshift.look.exporting import Export, export, save
-    from stateshift.look.inspecting import Look, ShownEntry, entries, inspect
+    from stateshift.look.exporting import export, save
+    from stateshift.look.inspecting import Look, entries, inspect
     from stateshift.look.judging import JudgedImage, Judgement, restartable
-    from stateshift.look.selecting import Wanted
     from stateshift.storage.opening import open_patiently
 
 __all__ = [
@@ -43,21 +42,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "differences": ("Difference", "Differences"),
-    "differing": ("diff",),
-    "exporting": ("Export", "export", "save"),
-    "inspecting": ("Look", "ShownEntry", "entries", "inspect"),
-    "judging": ("JudgedImage", "Judgement", "restartable"),
-    "selecting": ("Wanted",),
+    "stateshift.engines.looks": ("Difference", "Differences", "Export", "ShownEntry", "Wanted"),
+    "stateshift.look.differing": ("diff",),
+    "stateshift.look.exporting": ("export", "save"),
+    "stateshift.look.inspecting": ("Look", "entries", "inspect"),
+    "stateshift.look.judging": ("JudgedImage", "Judgement", "restartable"),
+    "stateshift.storage.opening": ("open_patiently",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "open_patiently":
-        from stateshift.storage.opening import open_patiently
-
-        return open_patiently
     home = next((home for home, names in _HOMES.items() if name in names), None)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    return getattr(import_module(home), name)

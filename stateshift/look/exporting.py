@@ -1,163 +1,32 @@
-"""State as rows for other programs: Parquet, Arrow or JSON lines, by the file's suffix. Reads only, but for the file.
-
-    state     operator | store | shard | key {...} | value {...}
-    changes   batch | change (put, merge, delete) | operator | store | shard | key {...} | value {...}, null if deleted
-
-Keys and values have the columns of the checkpoint's own schema; in a store of lists the value is a list of them. A
-Parquet or an Arrow file has one schema, so it takes stores of one shape; JSON lines take all. A store whose columns are
-not known is exported as bytes, never guessed at.
-
-Rows are made in batches and bytes leave as they come: what is held is what folding holds, and one batch. The file is
-written whole or not at all.
-
-JSON has dates as days and times as microseconds since 1970, as `inspect` shows them; decimals are text.
-"""
+"""State as rows for other programs: Parquet, Arrow or JSON lines, by the file's suffix. Reads only, but for the file,
+which is written whole or not at all."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import groupby, islice
-from typing import TYPE_CHECKING, Any
 
-from stateshift.engines.registry import recognised
-from stateshift.engines.spark.entries.changes import Change, Changes
-from stateshift.engines.spark.entries.folding import folded
-from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.engines.looks import Export, Opening, Wanted
+from stateshift.engines.registry import shown_by
 from stateshift.errors import PlanError
-from stateshift.formats.blocks import block_of
-from stateshift.look.lines import lines_of
-from stateshift.look.pieces import Piece, key_of, part_of, value_of
-from stateshift.look.selecting import Opened, Wanted, check_wanted, opened, operator_id
-from stateshift.look.tables import Tables
 from stateshift.spec.location import relation
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
-from stateshift.storage.protocol import Storage
-from stateshift.survey import Image, ShardFiles
 
-if TYPE_CHECKING:
-    from stateshift.look.exporting_flink import FlinkExport
-
-ROWS = 65_536
-LINES = 16_384
 STDOUT = "-"
 
 _SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "jsonl", ".json": "jsonl"}
 
 
-@dataclass
-class Export:
-    """What is to be exported. `chunks` gives the file's bytes once; `entries` counts them meanwhile."""
-
-    found: Opened
-    wanted: Wanted
-    format: str
-    entries: int = 0
-
-    def chunks(self) -> Iterator[bytes]:
-        self.entries = 0
-        return self._lines() if self.format == "jsonl" else self._tables()
-
-    def _lines(self) -> Iterator[bytes]:
-        for piece in self._pieces():
-            for start in range(0, len(piece.block), LINES):
-                part = part_of(piece, start, LINES)
-                self.entries += len(part.block)
-                yield from lines_of(part)
-
-    def _tables(self) -> Iterator[bytes]:
-        tables = Tables(self.format, self._only_view(), self.wanted.changes is not None)
-        for piece in self._pieces():
-            if (piece.view.key, piece.view.value) != (tables.view.key, tables.view.value):
-                raise _several({piece.view.store, tables.view.store})
-            for start in range(0, len(piece.block), ROWS):
-                part = part_of(piece, start, ROWS)
-                self.entries += len(part.block)
-                keys, values = tables.together(part.view, part.block)
-                if keys is None:
-                    keys = tables.keys([key_of(part, key) for key in part.block.keys.to_pylist()])
-                if values is None:
-                    values = tables.values([value_of(part, value) for value in part.block.values.to_pylist()])
-                yield tables.written(tables.batch(_places(part), keys, values))
-        yield tables.finished()
-
-    def _only_view(self) -> StoreView:
-        """The one shape that all the stores have, or a refusal that says how to choose."""
-        views = {(v.key, v.value, v.many): v for v in self._views()}
-        if not views:
-            raise PlanError("there is no state to export", hint="JSON lines (.jsonl) may be empty")
-        if len(views) > 1:
-            raise _several({v.store for v in self._views()})
-        return next(iter(views.values()))
-
-    def _views(self) -> list[StoreView]:
-        return [
-            view
-            for image in self.found.images
-            for view in self.found.views[image.path].all()
-            if self.wanted.operator_fits(image, view.operator) and self.wanted.store_fits(view.store)
-        ]
-
-    def _pieces(self) -> Iterator[Piece]:
-        if self.wanted.changes is not None:
-            yield from self._changed(*self.wanted.changes)
-            return
-        for image, shard in self.found.shards(self.wanted):
-            views, operator = self.found.views[image.path], operator_id(image, shard.operator)
-            for store, block in folded(self.found.storage.chunks, shard, image.settings):
-                if self.wanted.store_fits(store):
-                    yield Piece(views.of(shard.operator, store), operator, shard.shard, block, shard.files[-1])
-
-    def _changed(self, first: int, last: int) -> Iterator[Piece]:
-        """Batch by batch, so that the feed is in the order of time."""
-        shards = list(self.found.shards(self.wanted))
-        sources = {image.path: Changes(self.found.storage, self.found.survey, image) for image in self.found.images}
-        for batch in range(first, last + 1):
-            for image, shard in shards:
-                yield from self._changes_of(sources[image.path], image, shard, batch)
-
-    def _changes_of(self, source: Changes, image: Image, shard: ShardFiles, batch: int) -> Iterator[Piece]:
-        views, operator = self.found.views[image.path], operator_id(image, shard.operator)
-        path = f"state/{shard.operator}/{shard.shard}"
-        for store, changes in groupby(source.of(shard, batch), lambda change: change.store):
-            for some in _batched(changes, ROWS) if self.wanted.store_fits(store) else ():
-                block = block_of((one.key, one.value) for one in some)
-                kinds = tuple(one.change for one in some)
-                yield Piece(views.of(shard.operator, store), operator, shard.shard, block, path, batch, kinds)
-
-
-def export(
-    location: str, to: str, wanted: Wanted | None = None, opening: Callable[[str], Storage] = open_patiently
-) -> Export | FlinkExport:
+def export(location: str, to: str, wanted: Wanted | None = None, opening: Opening = open_patiently) -> Export:
     """What would be exported to `to`; everything that can be refused without reading the state is refused here."""
-    wanted = wanted or Wanted()
-    format = _format(to)
-    if recognised(opening(locations.normal(location, os.getcwd()))) == "flink":
-        from stateshift.look import exporting_flink  # neither engine's way waits for the other's
-
-        _refuse_inside(location, to)
-        return exporting_flink.export(location, wanted, format, opening)
-    found = opened(location, opening, wanted.batch)
-    check_wanted(found, wanted)
-    if wanted.changes is not None:
-        _check_changes(found, *wanted.changes)
-    _refuse_inside(location, to)
-    made = Export(found, wanted, format)
-    if format != "jsonl":
-        made._only_view()
+    format, place = _format(to), locations.normal(location, os.getcwd())
+    made = shown_by(place, opening=opening).looks().export(location, wanted or Wanted(), format, opening)
+    if to != STDOUT and relation(locations.normal(to, os.getcwd()), place) in ("same", "inside"):
+        raise PlanError(f"{to} lies inside of what is exported", hint="name a file outside of the checkpoint")
     return made
 
 
-def _refuse_inside(location: str, to: str) -> None:
-    if to != STDOUT:
-        target = locations.normal(to, os.getcwd())
-        if relation(target, locations.normal(location, os.getcwd())) in ("same", "inside"):
-            raise PlanError(f"{to} lies inside of what is exported", hint="name a file outside of the checkpoint")
-
-
-def save(made: Export | FlinkExport, to: str, opening: Callable[[str], Storage] = open_patiently) -> int:
+def save(made: Export, to: str, opening: Opening = open_patiently) -> int:
     """Write the export to a file, whole or not at all; its bytes."""
     target = locations.normal(to, os.getcwd())
     storage = opening(locations.parent(target))
@@ -176,31 +45,3 @@ def _format(to: str) -> str:
             hint="name it .parquet, .arrow or .jsonl; - writes JSON lines to stdout",
         )
     return _SUFFIXES[suffix]
-
-
-def _check_changes(found: Opened, first: int, last: int) -> None:
-    for image in found.images:
-        if first > last or first < 0 or image.epoch is None or last > image.epoch:
-            raise PlanError(
-                f"no changes of batches {first} to {last}: the last one that was committed is {image.epoch}",
-                hint="--changes A..B takes both batches in, the earlier one first",
-            )
-
-
-def _several(stores: Iterable[str]) -> PlanError:
-    names = ", ".join(sorted(set(stores)))
-    return PlanError(
-        f"a Parquet or Arrow file has one schema, and these stores have several: {names}",
-        hint="choose with --operator and --store, or write JSON lines (.jsonl)",
-    )
-
-
-def _batched(changes: Iterator[Change], size: int) -> Iterator[list[Change]]:
-    while batch := list(islice(changes, size)):
-        yield batch
-
-
-def _places(piece: Piece) -> tuple[Any, ...]:
-    """What stands before key and value; the same for all of them, or one for each."""
-    shared = (piece.operator, piece.view.store, piece.shard)
-    return (piece.batch, list(piece.changes), *shared) if piece.changes else shared

@@ -10,15 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import Cluster
-from stateshift.engines.registry import all_entries, all_transforms, engine
+from stateshift.engines.registry import Entries, Transforms, engine
 from stateshift.spec import ClusterSpec, KafkaSpec, Spec
 from stateshift.step import Fleet
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Pace, Throttled
-from stateshift.survey import Survey
 from stateshift.workdir import Workdir
 from stateshift.world import Clock, Meter, Unwatched, World
 
@@ -65,6 +63,8 @@ def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) 
     interrupt, watched = stop or threading.Event(), meter or Unwatched()
 
     def cluster(spec: ClusterSpec, workdir: Workdir) -> Cluster:
+        from stateshift.clusters.opening import open_cluster  # where there is no cluster, nobody waits for one
+
         return open_cluster(spec, str(workdir.path), open_storage=open_patiently, say=watched.say, interrupt=interrupt)
 
     return Doors(open_patiently, cluster, SystemClock(), watched, interrupt, socket.gethostname())
@@ -94,15 +94,15 @@ def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
     return World(
         storage=storage,
         cluster=cluster,
-        transforms=all_transforms(),
-        entries=all_entries(),
+        transforms=Transforms(),
+        entries=Entries(),
         clock=doors.clock,
         run=run,
         meter=doors.meter,
         stop=doors.stop,
         parallel=spec.parallel,
         cores=_cores(),
-        fence=lambda location: _fence(engine(spec.engine).survey(storage(location))),
+        fence=lambda location: engine(spec.engine).fenced_by(storage(location)),
         pace=pace,
     )
 
@@ -111,7 +111,3 @@ def _cores() -> int:
     """Those that this process may use, where the system tells."""
     usable = getattr(os, "sched_getaffinity", None)
     return len(usable(0)) if usable else os.cpu_count() or 1
-
-
-def _fence(survey: Survey) -> str | None:
-    return next((image.fence for image in survey.images if image.fence is not None), None)

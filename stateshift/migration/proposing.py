@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stateshift import __version__, lock, plain
-from stateshift.clusters.opening import check_submit
 from stateshift.clusters.protocol import Cluster, JobState, JobStatus, StopRequest
-from stateshift.engines.registry import Engine, engine, surveyed
+from stateshift.engines.registry import Engine, engine
 from stateshift.errors import PlanError, SpecError
 from stateshift.estimating import estimated, probe
 from stateshift.migration import preflight
@@ -80,6 +79,8 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
     and what is asked of them before anything moves (`preflight`)."""
     kind = engine(spec.engine)
     if job.submit is not None and job.target_cluster is not None:
+        from stateshift.clusters.opening import check_submit
+
         number = [one.name for one in spec.jobs].index(job.name)
         check_submit(spec.cluster(job.target_cluster).kind, job.submit.options, f"/jobs/{number}/submit")
     source, found = _source(kind, job, doors)
@@ -103,7 +104,7 @@ def _source(kind: Engine, job: JobSpec, doors: Doors) -> tuple[Storage, Survey]:
     if job.takes_savepoints:
         storage = doors.open_storage(job.source)
         return storage, Survey(storage.location, None, "empty", ())
-    return surveyed(kind, job.source, doors.open_storage, changes=job.transform)
+    return kind.survey(job.source, doors.open_storage, changes=job.transform)
 
 
 def propose(spec: Spec, doors: Doors, workdir: Workdir, only: str | None = None) -> Proposal:
@@ -143,7 +144,7 @@ def _others(job: JobSpec) -> tuple[str, ...]:
 def _survey(spec: Spec, location: str, doors: Doors, changes: Sequence[Mapping[str, Any]] = ()) -> Survey:
     """A place beside the job's own; what is to be gone back to is the job's own batch."""
     asked = [change for change in changes if change["kind"] != "rewind"]
-    storage, found = surveyed(engine(spec.engine), location, doors.open_storage, changes=asked)
+    storage, found = engine(spec.engine).survey(location, doors.open_storage, changes=asked)
     return _surveyed(found, storage)
 
 

@@ -13,6 +13,7 @@ from stateshift.journal import PlanProgress
 from stateshift.plan import Plan
 from stateshift.spec import Spec
 from stateshift.step import LiftFence, SubmitJob
+from stateshift.storage import locations
 from stateshift.workdir import Workdir
 from stateshift.world import World
 
@@ -92,12 +93,18 @@ class Refusing:
         plan = self._plan(adopted)
         if plan.purpose != "move" or not adopted.steps or (plan.target == plan.source and not _in_place(plan)):
             return False
-        survey = engine(plan.engine).survey
-        there = {image.path: image.epoch for image in survey(self.world.storage(plan.target)).images}
+        there = self._epochs(plan.engine, plan.target)
         here: dict[str, int | None] = {"": plan.epoch}
         if plan.epoch is None and any(epoch is not None for epoch in there.values()):  # a workflow
-            here = {image.path: image.epoch for image in survey(self.world.storage(plan.source)).images}
+            here = self._epochs(plan.engine, plan.source)
         return any((there.get(path) or 0) > epoch for path, epoch in here.items() if epoch is not None)
+
+    def _epochs(self, kind: str, location: str) -> dict[str, int | None]:
+        """Of the images there, by where they lie below the location."""
+        above = self.world.storage(location).location
+        _, survey = engine(kind).survey(location, self.world.storage)
+        places = ((locations.join(survey.location, image.path), image.epoch) for image in survey.images)
+        return {locations.relative(place, above): epoch for place, epoch in places}
 
 
 def _in_place(plan: Plan) -> bool:

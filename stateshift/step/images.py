@@ -7,9 +7,11 @@ byte instead, and so is everything where the spec asks for `digests`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from mmh3 import mmh3_x64_128_digest
 
 from stateshift.errors import FormatError, MissingFile, VerifyError
 from stateshift.step.at_once import each
@@ -17,7 +19,7 @@ from stateshift.step.files import digest_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
 from stateshift.survey import ShardFiles
-from stateshift.world import EntriesReader, World
+from stateshift.world import EntriesReader, Pairs, World
 
 if TYPE_CHECKING:
     from stateshift.formats.blocks import Block
@@ -142,14 +144,22 @@ def _folded(
 ) -> Fold:
     assert read is not None, "a plan that compares entries is only made where they can be read"
     count, total = 0, 0
-    for store, block in read(storage.chunks, shard, side.settings):
-        count += len(block)
-        total += _sum_of_hashes(store, block)
+    for store, some in read(storage.chunks, shard, side.settings):
+        count += len(some)
+        total += sum(_hashes(store, some)) if isinstance(some, list) else _sum_of_hashes(store, some)
     return {shard.operator: [count, total % (1 << 128)]}
 
 
+def _hashes(store: str, pairs: Pairs) -> Iterator[int]:
+    """Of each entry: of "<size of the store's name> <size of the key> <store><key><value>"."""
+    name = store.encode()
+    for key, value in pairs:
+        digest = mmh3_x64_128_digest(b"%d %d %b%b%b" % (len(name), len(key), name, key, value))
+        yield int.from_bytes(digest, "little")
+
+
 def _sum_of_hashes(store: str, block: Block) -> int:
-    """The sum of the entries' hashes: each of "<size of the store's name> <size of the key> <store><key><value>"."""
+    """The sum of the same, of many at once."""
     from stateshift.formats.binaries import joined, lengths, numerals  # loads Arrow, for which no plan should wait
     from stateshift.formats.spans import hash128
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.engines.registry import all_entries, all_transforms
+from stateshift.engines.registry import Entries, Transforms
 from stateshift.errors import ClusterError
 from stateshift.migration import Doors
 from stateshift.world import Meter, World
@@ -55,7 +55,7 @@ class Manned(Outside):
 
     def _world(self, order: Mapping[str, Any]) -> World:
         world = Stage(self.disk).world
-        return replace(world, transforms=all_transforms(), entries=all_entries(), run=order["run"])
+        return replace(world, transforms=Transforms(), entries=Entries(), run=order["run"])
 
 
 def manned(**held: Any) -> Manned:

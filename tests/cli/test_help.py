@@ -8,7 +8,7 @@ import pytest
 from stateshift.cli import entry
 from tests.cli.support import said
 
-COMMANDS = [module.__name__.rpartition(".")[2] for module in entry.COMMANDS]
+COMMANDS = list(entry.COMMANDS)
 HEAVY = {"pyspark", "py4j", "fsspec", "pyarrow", "mmh3", "hdfs", "cramjam", "requests", "rich", "pandas", "numpy"}
 
 

@@ -18,7 +18,7 @@ from stateshift.errors import StateshiftError
 from stateshift.formats.spark.compression import codec_of
 from stateshift.formats.spark.names import classify
 from stateshift.storage.memory import MemoryDisk
-from stateshift.survey import Image, Survey
+from stateshift.survey import Image
 from tests.fuzz.oracles import Broken
 from tests.fuzz.seeds import of_cases
 from tests.fuzz.targets import Target
@@ -90,8 +90,7 @@ def judge(files: dict[str, bytes], path: str, content: bytes, whole: Entries) ->
 
 def entries_of(disk: MemoryDisk) -> Entries | None:
     """Every entry of the image, None where there is none; what `verify --deep` has called fine must read."""
-    storage = disk.open(HERE)
-    survey: Survey = ENGINES["spark"].survey(storage)
+    storage, survey = ENGINES["spark"].survey(HERE, disk.open)
     if not survey.images:
         return None
     image: Image = survey.images[0]

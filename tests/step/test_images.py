@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import mmh3
@@ -16,7 +16,7 @@ from stateshift.step import CompareImages
 from stateshift.step.images import LARGE_BYTES
 from stateshift.storage.memory import MemoryStorage
 from stateshift.survey import ShardFiles
-from stateshift.world import World
+from stateshift.world import Pairs, ReadFrom, World
 from tests.support.steps import SOURCE, TARGET, Stage
 
 SHARD = ShardFiles("0", "default", 0, ("1.delta", "2.delta"))
@@ -59,6 +59,15 @@ def test_the_same_entries_in_other_files_are_the_same(stage: Stage) -> None:
     storage.write("5.snapshot", lambda: iter((delta((b"c", b"3"), (b"b", b"1")),)))
     moved = replace(COMPARE, target_shards=(ShardFiles("0", "default", 0, ("5.snapshot",)),))
     assert moved.run(world(stage))["operators"] == COMPARE.run(world(stage))["operators"]
+
+
+def test_entries_one_by_one_are_the_same_as_many_at_once(stage: Stage) -> None:
+    def pairs(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[tuple[str, Pairs]]:
+        for store, block in folded(read, shard, settings):
+            yield store, [(key, value or b"") for key, value in block.records()]
+
+    one_by_one = replace(stage.world, entries={"spark": pairs})
+    assert COMPARE.run(one_by_one)["operators"] == COMPARE.run(world(stage))["operators"]
 
 
 @pytest.mark.parametrize(

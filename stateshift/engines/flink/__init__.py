@@ -3,9 +3,14 @@
     planner, transforms       the plan of a job, and the pure transforms that it names
     findings                  what a person should know first: refusals, warnings, notes
     choosing, editing         which operators of which images go along, and what becomes of the metadata
-    rescaling                 keyed state for other subtasks, and for another number of key groups
+    rescaling, loose          keyed state for other subtasks or key groups  |  what belongs to no key, dealt anew
     survey, operators         what is there: files, operators, states, how evenly key groups are filled
+    looks                     what is shown to who looks at an image, by those in the next two lines
     deep, showing             everything read to its end  |  entries decoded, for a person
+    differing, exporting      two images compared by their entries  |  state as rows for other programs
     entries                   the state, with files and subtasks forgotten: what images are compared by
-    reading, places, layout   bytes of an image, where its files lie, and names
+    reading, places           bytes of an image, and where its files lie
+    folders, layout           where an image lies in a folder, and names
+
+Imports point down, or along a row.
 """

@@ -22,7 +22,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from stateshift.engines.flink.operators import is_hashmap
 from stateshift.engines.flink.places import places
@@ -43,20 +42,17 @@ from stateshift.formats.flink.operator_handles import BROADCAST, ChannelHandle, 
 from stateshift.formats.flink.stream_handles import StreamHandle
 from stateshift.formats.stream import Stream
 from stateshift.survey import ShardFiles
-from stateshift.world import ReadFrom
-
-if TYPE_CHECKING:
-    from stateshift.formats.blocks import Block
+from stateshift.world import Pairs, ReadFrom
 
 SETTING = "stateshift.flink"
 LONG = 4096
-RECORDS_MAX = 1 << 16
+RECORDS_MAX, BYTES_MAX = 1 << 16, 32 * 1024 * 1024
 
 Entry = tuple[str, bytes, bytes]
 Seen = set[tuple[str, bytes | None]]  # broadcast states, with a content that was told, or None if any was
 
 
-def comparable(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[tuple[str, Block]]:
+def comparable(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[tuple[str, Pairs]]:
     """The entries of one operator."""
     told = json.loads(settings[SETTING])
     streams = Streams(read, places(told))
@@ -65,14 +61,22 @@ def comparable(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -
     operator = next(operator for operator in metadata.operators if operator.id == own)
     elsewhere = told.get("once", {}).get(shard.operator)
     seen: Seen | None = None if elsewhere is None else {(name, None) for name in elsewhere}
-    yield from blocks_of(operator, streams, shard.operator in told.get("whole", ()), seen)
+    yield from pairs_of(operator, streams, shard.operator in told.get("whole", ()), seen)
 
 
-def blocks_of(
+def pairs_of(
     operator: OperatorState, streams: Streams, whole: bool = False, seen: Seen | None = None
-) -> Iterator[tuple[str, Block]]:
-    """State, and a block of its entries."""
-    yield from _blocks(of_operator(operator, streams, whole, seen))
+) -> Iterator[tuple[str, Pairs]]:
+    """State, and some of its entries."""
+    held: dict[str, Pairs] = {}
+    count = size = 0
+    for store, key, value in of_operator(operator, streams, whole, seen):
+        held.setdefault(store, []).append((key, value))
+        count, size = count + 1, size + len(key) + len(value)
+        if count >= RECORDS_MAX or size >= BYTES_MAX:
+            yield from held.items()
+            held, count, size = {}, 0, 0
+    yield from held.items()
 
 
 def of_operator(
@@ -214,22 +218,6 @@ def _channels(side: str, channels: tuple[ChannelHandle, ...], streams: Streams) 
                 digests[stream] = _digest(streams.chunks(stream))
             key = f"{side} {channel.subtask} {channel.part.a} {channel.part.b}".encode()
             yield "in flight", key, channel.part.offsets.raw + (digests[stream] if stream is not None else b"")
-
-
-def _blocks(found: Iterable[Entry]) -> Iterator[tuple[str, Block]]:
-    from stateshift.formats.blocks import BLOCK_BYTES, Block, binary  # loads Arrow, for which no plan should wait
-
-    held: dict[str, tuple[list[bytes | None], list[bytes | None]]] = {}
-    count = size = 0
-    for store, key, value in found:
-        keys, values = held.setdefault(store, ([], []))
-        keys.append(key)
-        values.append(value)
-        count, size = count + 1, size + len(key) + len(value)
-        if count >= RECORDS_MAX or size >= BLOCK_BYTES:
-            yield from ((name, Block(binary(k), binary(v))) for name, (k, v) in held.items())
-            held, count, size = {}, 0, 0
-    yield from ((name, Block(binary(k), binary(v))) for name, (k, v) in held.items())
 
 
 def _short(content: bytes) -> bytes:

@@ -46,6 +46,7 @@ from stateshift.engines.flink.findings import (
     waived,
 )
 from stateshift.engines.flink.transforms import CUT, KEEP, METADATA, RESCALE
+from stateshift.engines.starting import Awaited, start
 from stateshift.formats.flink.operator_handles import BROADCAST
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import Segment, files_of
@@ -54,7 +55,7 @@ from stateshift.formats.marks import FOLDER
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.spec import JobSpec, Spec
 from stateshift.spec.waves import sharing
-from stateshift.step import AnyStep, AwaitProgress, CompareImages, CopyFiles, SubmitJob, TakeSavepoint, TransformShard
+from stateshift.step import AnyStep, CompareImages, CopyFiles, TakeSavepoint, TransformShard
 from stateshift.step.files import Elsewhere
 from stateshift.step.images import Side
 from stateshift.survey import Facts, FileInfo, Finding, Image, ShardFiles, Survey
@@ -405,35 +406,9 @@ def _names(image: Image, taken: Taken) -> dict[str, dict[str, str]]:
 
 
 def _start(job: JobSpec, facts: Facts, epoch: int | None) -> Iterator[Phase]:
-    if job.submit is None or job.target_cluster is None:
-        return
     location = job.destination if epoch is not None else ""
-    submit = SubmitJob(
-        name="submit/job",
-        cluster=job.target_cluster,
-        job=job.name,
-        location=location,
-        connection=job.connection,
-        options=_submitting(job),
-        environment=job.submit.environment,
-        attempt=facts.attempt,
-    )
-    yield Phase("submit", (submit,))
-    if facts.target_cluster is not None and facts.target_cluster.kind not in ASKABLE:
-        return
-    yield Phase("confirm", (
-        AwaitProgress(
-            name="confirm/progress",
-            cluster=job.target_cluster,
-            job=job.name,
-            location=location,
-            commits=(),
-            idle=(),
-            epoch=epoch,
-            seconds_max=job.submit.seconds_max,
-            attempt=facts.attempt,
-        ),
-    ))  # fmt: skip
+    askable = facts.target_cluster is None or facts.target_cluster.kind in ASKABLE
+    return start(job, facts, location, _submitting(job), Awaited(location, epoch) if askable else None)
 
 
 def _submitting(job: JobSpec) -> dict[str, object]:

@@ -8,24 +8,25 @@ The state itself is not read: that is what `deep` is for.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
 from typing import Any
 
 from stateshift.engines.flink import layout
+from stateshift.engines.flink.folders import image_folder, images_below
 from stateshift.engines.flink.loose import LOOSE
 from stateshift.engines.flink.operators import operators_of
 from stateshift.engines.flink.places import Places, absolute_places, moved_folders, root_of
 from stateshift.engines.flink.reading import METADATA_MAX, Streams, decoded
 from stateshift.engines.flink.rescaling import heads_of, why_not
+from stateshift.engines.looks import Opening
 from stateshift.errors import FormatError
 from stateshift.formats.flink.metadata import Metadata, OperatorState
 from stateshift.formats.flink.properties import Properties, decode_properties
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import AbsoluteFile, RelativeFile, Segment, files_of
 from stateshift.formats.flink.versions import WRITTEN_BY
-from stateshift.formats.marks import FOLDER
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.survey import EmbeddedPath, FileInfo, Finding, Image, ShardFiles, Survey
@@ -35,20 +36,32 @@ SHOWN_MAX = 5
 Listing = dict[str, FileInfo]  # by path
 
 
-def find(storage: Storage, changes: Sequence[Mapping[str, Any]] = ()) -> tuple[str, str]:
-    """The location that everything of the image here is below, and the image's folder in it."""
+def survey(location: str, opening: Opening, changes: Sequence[Mapping[str, Any]] = ()) -> tuple[Storage, Survey]:
+    """The image at a location, and the storage that the survey is of."""
+    storage = opening(location)
     folder = image_folder(storage)
     if folder is None:
-        return storage.location, ""
-    location = locations.join(storage.location, folder)
+        files = tuple(sorted(storage.list()))
+        several = tuple(_several(storage, files))
+        return storage, Survey(storage.location, None, "foreign" if files else "empty", files, (), several)
+    content = storage.read(layout.under(folder, layout.METADATA), METADATA_MAX)
+    place = locations.join(storage.location, folder)
+    root = _root(place, content, changes)
+    if root != storage.location:
+        storage = opening(root)
+    image, files = _image(storage, locations.relative(place, root), content, changes)
+    is_checkpoint = image.details.get("kind") == "checkpoint"
+    return storage, Survey(storage.location, "flink", "checkpoint" if is_checkpoint else "savepoint", files, (image,))
+
+
+def _root(place: str, content: bytes, changes: Sequence[Mapping[str, Any]]) -> str:
+    """The location that everything of the image is below; of one that cannot be read, its own."""
     try:
-        metadata = decoded(storage.read(layout.under(folder, layout.METADATA), METADATA_MAX))
+        folders = tuple(absolute_places(decoded(content)))
     except FormatError:
-        return location, ""
-    folders = tuple(absolute_places(metadata))
-    moved = moved_folders(location, folders)
-    root = root_of(location, (*folders, *(moved[1:] if moved else ()), *_aside(changes)))
-    return root, locations.relative(location, root)
+        return place
+    moved = moved_folders(place, folders)
+    return root_of(place, (*folders, *(moved[1:] if moved else ()), *_aside(changes)))
 
 
 def _aside(changes: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -56,49 +69,12 @@ def _aside(changes: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(location for change in changes if change["kind"] == "repair" for location in change["files"])
 
 
-def image_folder(storage: Storage) -> str | None:
-    """Where `_metadata` lies: here, or below, if one savepoint or one job's checkpoints do; of these, the newest."""
-    if storage.stat(layout.METADATA) is not None:
-        return ""
-    below = _images_below(storage.list())
-    jobs = {layout.folder_of(folder) if _number(folder) is not None else folder for folder in below}
-    return max(below, key=lambda folder: (_number(folder) or 0, folder)) if len(jobs) == 1 else None
-
-
-def _images_below(files: Iterable[FileInfo]) -> list[str]:
-    """The folders that hold an image, of the first two levels."""
-    found = (layout.folder_of(file.path) for file in files if file.path.endswith(f"/{layout.METADATA}"))
-    return sorted(folder for folder in found if folder.count("/") <= 1 and FOLDER not in folder)
-
-
-def _number(folder: str) -> int | None:
-    """Of a checkpoint."""
-    found = layout.CHECKPOINT.fullmatch(folder.rpartition("/")[2])
-    return int(found[1]) if found else None
-
-
-def survey(
-    storage: Storage,
-    thorough: bool = False,
-    changes: Sequence[Mapping[str, Any]] = (),
-    at: str = "",
-) -> Survey:
-    """The image whose folder is `at`."""
-    metadata_path = layout.under(at, layout.METADATA)
-    if storage.stat(metadata_path) is None:
-        files = tuple(sorted(storage.list(at)))
-        several = tuple(_several(storage, files))
-        return Survey(storage.location, None, "foreign" if files else "empty", files, (), several)
-    image, files = _image(storage, at, metadata_path, changes)
-    is_checkpoint = image.details.get("kind") == "checkpoint"
-    return Survey(storage.location, "flink", "checkpoint" if is_checkpoint else "savepoint", files, (image,))
-
-
 def _image(
-    storage: Storage, at: str, path: str, changes: Sequence[Mapping[str, Any]]
+    storage: Storage, at: str, content: bytes, changes: Sequence[Mapping[str, Any]]
 ) -> tuple[Image, tuple[FileInfo, ...]]:
+    path = layout.under(at, layout.METADATA)
     try:
-        metadata = decoded(storage.read(path, METADATA_MAX))
+        metadata = decoded(content)
         properties = decode_properties(metadata.properties)
     except FormatError as error:
         files = tuple(sorted(storage.list(at)))
@@ -136,7 +112,7 @@ def _image(
 
 
 def _several(storage: Storage, files: tuple[FileInfo, ...]) -> Iterator[Finding]:
-    below = _images_below(files)
+    below = images_below(files)
     if len(below) > 1:
         first = locations.join(storage.location, below[-1])
         yield Finding(

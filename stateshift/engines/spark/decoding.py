@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from stateshift.engines.looks import DecodedFile
 from stateshift.engines.spark.entries.rows import RowSchema
 from stateshift.engines.spark.layout import SINK_LOG
 from stateshift.errors import FormatError
@@ -28,16 +28,6 @@ from stateshift.formats.spark import (
     state_files,
 )
 from stateshift.formats.spark.names import classify
-
-
-@dataclass(frozen=True, slots=True)
-class DecodedFile:
-    """`value` is plain JSON; `lines` is the same for a person."""
-
-    path: str
-    format: str
-    lines: tuple[str, ...]
-    value: Any
 
 
 def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> DecodedFile:

@@ -26,13 +26,13 @@ from stateshift.engines.spark.places import Rewriting, rewriting_of, with_change
 from stateshift.engines.spark.reshaping import in_place
 from stateshift.engines.spark.reshaping.files import Reshaping, reshaping_of
 from stateshift.engines.spark.reshaping.log_changes import KEEP
+from stateshift.engines.starting import Awaited, start
 from stateshift.formats.marks import IDLE, INDEX, encode_index
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.spec import JobSpec, Spec
 from stateshift.spec.waves import sharing
 from stateshift.step import (
     AnyStep,
-    AwaitProgress,
     CompareImages,
     CopyFiles,
     FenceSource,
@@ -40,7 +40,6 @@ from stateshift.step import (
     MoveFiles,
     Rename,
     StopJob,
-    SubmitJob,
     TransformShard,
     WriteFile,
 )
@@ -343,40 +342,17 @@ def _start_phases(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Phase, ...]:
 
 
 def _start(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[Phase]:
-    if job.submit is None or job.target_cluster is None:
-        return
-    location = facts.target.location if job.target else facts.source.location
-    submit = SubmitJob(
-        name="submit/job",
-        cluster=job.target_cluster,
-        job=job.name,
-        location=job.destination,  # as the spec spells it: the job's Hadoop may know s3a, and not s3
-        connection=job.connection,
-        options=job.submit.options,
-        environment=job.submit.environment,
-        attempt=facts.attempt,
-        fences=tuple(step for step in _halt_steps(job, facts) if isinstance(step, FenceSource)),
-    )
-    yield Phase("submit", (submit,))
-    commits, idles = _awaited(images)
-    if commits:
-        yield Phase("confirm", (
-            AwaitProgress(
-                name="confirm/progress",
-                cluster=job.target_cluster,
-                job=job.name,
-                location=location,
-                commits=commits,
-                idle=idles,
-                epoch=facts.source.epoch,
-                seconds_max=job.submit.seconds_max,
-                attempt=facts.attempt,
-            ),
-        ))  # fmt: skip
+    options = job.submit.options if job.submit is not None else {}
+    fences = tuple(step for step in _halt_steps(job, facts) if isinstance(step, FenceSource))
+    # As the spec spells it: the job's Hadoop may know s3a, and not s3.
+    return start(job, facts, job.destination, options, _awaited(job, facts, images), fences)
 
 
-def _awaited(images: tuple[Image, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _awaited(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Awaited | None:
     """Per query: the commit it writes first, and the note it leaves when it has nothing to read."""
     moved = [image for image in images if image.epoch is not None]
+    if not moved:
+        return None
+    location = facts.target.location if job.target else facts.source.location
     commits = tuple(layout.under(i.path, layout.commit_path((i.epoch or 0) + 1)) for i in moved)
-    return commits, tuple(layout.under(i.path, IDLE) for i in moved)
+    return Awaited(location, facts.source.epoch, commits, tuple(layout.under(i.path, IDLE) for i in moved))

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from stateshift.engines.registry import FLINK, surveyed
+from stateshift.engines.registry import FLINK
 from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Survey
@@ -38,4 +38,4 @@ def write(disk: MemoryDisk, name: str, location: str | None = None) -> str:
 
 
 def looked_at(disk: MemoryDisk, location: str) -> tuple[Storage, Survey]:
-    return surveyed(FLINK, location, disk.open)
+    return FLINK.survey(location, disk.open)

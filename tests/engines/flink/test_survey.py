@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
 from stateshift.engines.flink.choosing import metadata_of, places_of
 from stateshift.engines.flink.deep import everything
+from stateshift.engines.registry import FLINK
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.metadata import decode_metadata, encode_metadata
 from stateshift.storage.memory import MemoryDisk
+from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Survey
 from tests.engines.flink import golden
 
@@ -185,3 +188,24 @@ def test_an_operator_that_is_there_twice_is_refused() -> None:
     storage.write("_metadata", lambda: iter((twice,)))
     (found,) = refusals(golden.looked_at(disk, storage.location)[1])
     assert "is there 2 times" in found.message
+
+
+@pytest.mark.parametrize("kind", ["canonical-hashmap", "checkpoint-incremental"])
+def test_the_metadata_is_read_once_wherever_the_image_s_files_lie(kind: str) -> None:
+    disk, read = MemoryDisk(), list[str]()
+
+    class Noted:
+        def __init__(self, storage: Storage) -> None:
+            self._storage = storage
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._storage, name)
+
+        def read(self, path: str, bytes_max: int) -> bytes:
+            read.append(path)
+            return self._storage.read(path, bytes_max)
+
+    location = golden.write(disk, f"flink-2.3.0/count-{kind}")
+    _, survey = FLINK.survey(location, lambda at: cast(Storage, Noted(disk.open(at))))
+    assert refusals(survey) == []
+    assert [path.rpartition("/")[2] for path in read] == ["_metadata"]

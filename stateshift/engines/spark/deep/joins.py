@@ -22,9 +22,8 @@ import pyarrow as pa
 from stateshift.engines.spark.entries.columnar import values_of
 from stateshift.engines.spark.entries.key_rows import row_and_last, row_and_time
 from stateshift.engines.spark.entries.sameness import common_name
-from stateshift.engines.spark.entries.settling import PILES, pile_of
-from stateshift.engines.spark.entries.spilling import Dealt
 from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.engines.spilling import PILES, Dealt, pile_of
 from stateshift.formats.blocks import Binary, Block, Ints
 from stateshift.formats.spark.types import StructType
 from stateshift.formats.spark.unsafe_row import decode_row

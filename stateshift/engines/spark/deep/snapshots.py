@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from stateshift.engines.matching import matched
 from stateshift.engines.spark.chains import StoreFiles, chain
 from stateshift.engines.spark.deep.tally import Tally
 from stateshift.engines.spark.entries.folding import folded
-from stateshift.engines.spark.entries.matching import matched
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.binaries import joined
 from stateshift.formats.blocks import Block

@@ -25,7 +25,8 @@ import pyarrow as pa
 
 from stateshift.engines.spark.entries import row_checksums
 from stateshift.engines.spark.entries.settings import ROW_CHECKSUM, delimiter
-from stateshift.engines.spark.entries.settling import BYTES_MAX, Writes, settled
+from stateshift.engines.spark.entries.settling import Writes, settled
+from stateshift.engines.spilling import BYTES_MAX
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import Block, Ints, cut
 from stateshift.formats.spans import missing, spans, words

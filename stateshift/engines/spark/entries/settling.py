@@ -26,19 +26,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stateshift.engines.spark.entries.spilling import Piles
+from stateshift.engines.spilling import BYTES_MAX, LEVELS, PILES, Piles, pile_of
 from stateshift.formats.blocks import Binary, Block, Flags, Ints
 from stateshift.formats.spans import Words, hash64, missing
 
-# Of keys and values, as they are written.
-BYTES_MAX = 128 * 1024 * 1024
-
 # Blocks that are smaller on average are put together first: each costs as much as some thousand entries do.
 SMALL = 1024 * 1024
-
-# Few enough that several steps at once do not run out of open files. A pile of a pile has a 256th of the writes; what
-# is too large even after five times are writes of few keys.
-PILES, LEVELS = 16, 5
 
 _SCHEMA = pa.schema(
     [("key", pa.large_binary()), ("value", pa.large_binary()), ("merge", pa.bool_()), ("when", pa.uint64())]
@@ -74,13 +67,6 @@ def settled(writes: Iterable[Writes], between: bytes, bytes_max: int = BYTES_MAX
             piles.deal(_batch(one), pile_of(one.block.keys, level))
         for _, pile in piles.each():
             yield from settled(map(_writes, pile), between, bytes_max, level + 1)
-
-
-def pile_of(keys: Binary, level: int) -> Ints:
-    """Which pile each key belongs on: at each level by other bits of its hash."""
-    bits = PILES.bit_length() - 1
-    turned = hash64(keys) >> np.uint64(64 - bits * (level + 1))
-    return (turned & np.uint64(PILES - 1)).astype(np.int64)
 
 
 def _given_up(held: list[Writes]) -> Iterator[Writes]:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stateshift.engines import spilling
 from stateshift.engines.spark.entries import settling
 from stateshift.engines.spark.entries.folding import folded
 from stateshift.engines.spark.entries.settling import Writes, settled
@@ -26,7 +27,7 @@ from tests.engines.spark.reference import one_by_one
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("bytes_max", [settling.BYTES_MAX, 500])
+@pytest.mark.parametrize("bytes_max", [spilling.BYTES_MAX, 500])
 def test_golden_shards_fold_to_the_same_in_memory_and_on_piles(name: str, bytes_max: int) -> None:
     storage = golden(name)
     for image in survey(storage).images:

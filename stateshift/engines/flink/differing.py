@@ -6,24 +6,20 @@ backend) is compared as it lies there, so that it differs from the same state in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from shlex import quote
 
-import pyarrow.compute as pc
-
 from stateshift.engines.flink.choosing import metadata_of, places_of
-from stateshift.engines.flink.entries import blocks_of
+from stateshift.engines.flink.entries import pairs_of
 from stateshift.engines.flink.reading import Streams
 from stateshift.engines.flink.showing import Shower
-from stateshift.engines.registry import FLINK, surveyed
-from stateshift.engines.spark.entries.matching import Matched, matched
+from stateshift.engines.flink.survey import survey as surveyed
+from stateshift.engines.looks import Change, Counts, Difference, Differences, Opening
+from stateshift.engines.matching import Matched, matched
 from stateshift.errors import PlanError
-from stateshift.formats.binaries import joined
-from stateshift.formats.blocks import Block
+from stateshift.formats.blocks import Block, block_of
 from stateshift.formats.flink.metadata import OperatorState
-from stateshift.look.differences import Change, Counts, Difference, Differences
-from stateshift.storage.protocol import Storage
 
 SEPARATOR = b"\0"
 
@@ -36,7 +32,7 @@ class Side:
     epoch: int | None
 
 
-def diff(one: str, other: str, opening: Callable[[str], Storage], show: int) -> Differences:
+def diff(one: str, other: str, opening: Opening, show: int) -> Differences:
     a, b = _side(one, opening), _side(other, opening)
     found = Differences(epochs=(a.epoch, b.epoch))
     for operator in dict.fromkeys((*a.operators, *b.operators)):
@@ -44,8 +40,8 @@ def diff(one: str, other: str, opening: Callable[[str], Storage], show: int) -> 
     return found
 
 
-def _side(location: str, opening: Callable[[str], Storage]) -> Side:
-    storage, survey = surveyed(FLINK, location, opening)
+def _side(location: str, opening: Opening) -> Side:
+    storage, survey = surveyed(location, opening)
     image = survey.images[0] if survey.images else None
     if image is None or "metadata" not in image.details:
         raise PlanError(f"{location} holds no Flink image", hint=f"stateshift inspect {quote(location)}")
@@ -75,9 +71,10 @@ class _Comparing:
     def _keyed(self) -> Iterator[tuple[int, Block]]:
         """The entries of both sides, each key with its state's name in front."""
         for number, (state, side) in enumerate(zip(self._states, self._sides, strict=True)):
-            for store, block in blocks_of(state, side.streams) if state is not None else ():
+            for store, pairs in pairs_of(state, side.streams) if state is not None else ():
                 self._counts.setdefault(store, Counts(self._name, store))
-                yield number, Block(joined(store.encode() + SEPARATOR, block.keys), pc.fill_null(block.values, b""))
+                before = store.encode() + SEPARATOR
+                yield number, block_of((before + key, value) for key, value in pairs)
 
     def _count(self, key: bytes) -> Counts:
         return self._counts[key.partition(SEPARATOR)[0].decode()]

@@ -1,4 +1,4 @@
-"""A Flink image's state as rows for other programs: Parquet, Arrow or JSON lines. Reads only, but for the file.
+"""A Flink image's state as rows for other programs: Parquet, Arrow or JSON lines. Reads only.
 
     operator | store (the state's name) | shard (the subtask) | key | value
 
@@ -9,7 +9,7 @@ only its serializers know: there they are the same JSON as text. What takes the 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from shlex import quote
@@ -18,11 +18,10 @@ from typing import Any
 from stateshift.engines.flink.choosing import metadata_of, places_of
 from stateshift.engines.flink.reading import Streams
 from stateshift.engines.flink.showing import Shown, shown
-from stateshift.engines.registry import FLINK, surveyed
+from stateshift.engines.flink.survey import survey as surveyed
+from stateshift.engines.looks import Opening, Wanted
+from stateshift.engines.taken import Pieces
 from stateshift.errors import PlanError
-from stateshift.look.selecting import Wanted
-from stateshift.look.tables import Pieces
-from stateshift.storage.protocol import Storage
 from stateshift.survey import Image
 
 ROWS = 16_384
@@ -75,11 +74,11 @@ class FlinkExport:
         yield out.taken()
 
 
-def export(location: str, wanted: Wanted, format: str, opening: Callable[[str], Storage]) -> FlinkExport:
+def export(location: str, wanted: Wanted, format: str, opening: Opening) -> FlinkExport:
     if wanted.batch is not None or wanted.changes is not None:
         raise PlanError("a Flink image holds one epoch, and no changes: there is no --batch and no --changes",
                         hint=f"stateshift inspect {quote(location)}")  # fmt: skip
-    storage, survey = surveyed(FLINK, location, opening)
+    storage, survey = surveyed(location, opening)
     image = survey.images[0] if survey.images else None
     refused = next((f for f in image.findings if f.level == "refuse"), None) if image is not None else None
     if image is None or refused is not None:

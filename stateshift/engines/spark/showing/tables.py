@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ import pyarrow.parquet as pq
 from stateshift.engines.spark.entries.columnar import keys_of, values_of
 from stateshift.engines.spark.entries.columns import array, arrow_type
 from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.engines.taken import Pieces
 from stateshift.errors import PlanError
 from stateshift.formats.blocks import Block
 from stateshift.formats.spark.types import StructType
@@ -87,28 +87,3 @@ class Tables:
         if columns is None:
             return pa.binary()
         return pa.null() if self._parquet and not columns.types else arrow_type(columns)
-
-
-class Pieces(io.RawIOBase):
-    """A file that forgets what was taken from it."""
-
-    def __init__(self) -> None:
-        self._held: list[bytes] = []
-        self._size = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, content: Any) -> int:
-        piece = bytes(content)
-        self._held.append(piece)
-        self._size += len(piece)
-        return len(piece)
-
-    def tell(self) -> int:
-        return self._size
-
-    def taken(self) -> bytes:
-        piece = b"".join(self._held)
-        self._held.clear()
-        return piece

@@ -14,11 +14,11 @@ from stateshift.engines.spark.entries.columns import arrow_type
 from stateshift.engines.spark.entries.folding import folded
 from stateshift.engines.spark.entries.rows import named
 from stateshift.engines.spark.entries.views import views_of
+from stateshift.engines.spark.showing import lines
+from stateshift.engines.spark.showing.json_text import fits, texts
+from stateshift.engines.spark.showing.pieces import Piece
 from stateshift.engines.spark.survey import survey
 from stateshift.formats.spark.types import ArrayType, Atomic, MapType, StructType
-from stateshift.look import lines
-from stateshift.look.json_text import fits, texts
-from stateshift.look.pieces import Piece
 from tests.engines.spark.golden import NAMES, golden
 
 

@@ -10,29 +10,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from shlex import quote
 
+from stateshift.engines.looks import Wanted
+from stateshift.engines.singles import single
 from stateshift.engines.spark import survey as spark_survey
 from stateshift.engines.spark.entries.views import Views, views_of
 from stateshift.errors import MissingFile, PlanError
-from stateshift.look.singles import single
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Image, ShardFiles, Survey
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What of an image: an operator, a store, the state at an earlier batch, or the changes of some batches. A store
-    is named as entries name it, or by the column family alone."""
-
-    operator: str | None = None
-    store: str | None = None
-    batch: int | None = None
-    changes: tuple[int, int] | None = None
-
-    def operator_fits(self, image: Image, operator: str) -> bool:
-        return self.operator in (None, operator, operator_id(image, operator))
-
-    def store_fits(self, store: str) -> bool:
-        return self.store in (None, store, store.partition("/")[0], store.rpartition("/")[2])
 
 
 @dataclass(frozen=True)
@@ -53,8 +37,16 @@ class Opened:
         for image in self.images:
             for shard in image.shards:
                 names = self.views[image.path].names(shard.operator, shard.store)
-                if wanted.operator_fits(image, shard.operator) and any(map(wanted.store_fits, names)):
+                if operator_fits(wanted, image, shard.operator) and any(store_fits(wanted, name) for name in names):
                     yield image, shard
+
+
+def operator_fits(wanted: Wanted, image: Image, operator: str) -> bool:
+    return wanted.operator in (None, operator, operator_id(image, operator))
+
+
+def store_fits(wanted: Wanted, store: str) -> bool:
+    return wanted.store in (None, store, store.partition("/")[0], store.rpartition("/")[2])
 
 
 def operator_id(image: Image, operator: str) -> str:
@@ -88,7 +80,7 @@ def opened(location: str, opening: Callable[[str], Storage], batch: int | None =
 def check_wanted(found: Opened, wanted: Wanted) -> None:
     """Refuse an operator or a store that is not there, and say which ones are."""
     operators = [(image, one) for image in found.images for one in image.operators]
-    fitting = [(image, one) for image, one in operators if wanted.operator_fits(image, one.id)]
+    fitting = [(image, one) for image, one in operators if operator_fits(wanted, image, one.id)]
     if wanted.operator is not None and not fitting:
         names = ", ".join(operator_id(image, one.id) for image, one in operators) or "none"
         raise PlanError(f"{found.location} has no operator {wanted.operator}", hint=f"its operators: {names}")
@@ -98,7 +90,7 @@ def check_wanted(found: Opened, wanted: Wanted) -> None:
         for store in one.stores
         for name in found.views[image.path].names(one.id, store.name)
     ]
-    if wanted.store is not None and not any(map(wanted.store_fits, names_of)):
+    if wanted.store is not None and not any(store_fits(wanted, name) for name in names_of):
         names = ", ".join(dict.fromkeys(names_of)) or "none"
         raise PlanError(f"{found.location} has no store {wanted.store}", hint=f"its stores: {names}")
 

@@ -1,6 +1,7 @@
 """Records dealt onto piles on disk, for what may be larger than memory.
 
     Dealt           batches held in memory, and dealt onto piles once they are too many
+    pile_of         which of PILES piles each key belongs on
     with Piles(count, schema) as piles:
         piles.deal(batch, numbers)     each record of the batch onto the pile of its number
         piles.each()                   (number, batches) pile by pile, the batches in the order in which they were dealt
@@ -20,7 +21,22 @@ import numpy as np
 import pyarrow as pa
 
 from stateshift.errors import StorageError
-from stateshift.formats.blocks import Ints
+from stateshift.formats.blocks import Binary, Ints
+from stateshift.formats.spans import hash64
+
+# Of keys and values, as they are written.
+BYTES_MAX = 128 * 1024 * 1024
+
+# Few enough that several steps at once do not run out of open files. A pile of a pile has a 256th of the records; what
+# is too large even after five times are records of few keys.
+PILES, LEVELS = 16, 5
+
+
+def pile_of(keys: Binary, level: int) -> Ints:
+    """Which pile each key belongs on: at each level by other bits of its hash."""
+    bits = PILES.bit_length() - 1
+    turned = hash64(keys) >> np.uint64(64 - bits * (level + 1))
+    return (turned & np.uint64(PILES - 1)).astype(np.int64)
 
 
 class Piles:

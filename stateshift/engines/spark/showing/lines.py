@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from stateshift.engines.spark.entries.columnar import keys_of, values_of
 from stateshift.engines.spark.entries.store_view import StoreView
-from stateshift.look import json_text
-from stateshift.look.json_text import joined
-from stateshift.look.pieces import Piece, key_of, value_of
+from stateshift.engines.spark.showing import json_text
+from stateshift.engines.spark.showing.json_text import joined
+from stateshift.engines.spark.showing.pieces import Piece, key_of, value_of
 
 
 def lines_of(piece: Piece) -> Iterator[bytes]:

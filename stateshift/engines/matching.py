@@ -25,8 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stateshift.engines.spark.entries.settling import BYTES_MAX, LEVELS, PILES, pile_of
-from stateshift.engines.spark.entries.spilling import Piles
+from stateshift.engines.spilling import BYTES_MAX, LEVELS, PILES, Piles, pile_of
 from stateshift.formats.binaries import whole
 from stateshift.formats.blocks import Binary, Block, Flags, Ints, binary, block_of
 from stateshift.formats.spans import Words, hash64

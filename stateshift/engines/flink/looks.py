@@ -1,0 +1,58 @@
+"""What Flink's engine shows of an image: `engines.looks.Looks`. Each part is imported when it is first asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from stateshift.engines.looks import Judged, ShownEntry
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Image, Survey
+
+if TYPE_CHECKING:
+    from stateshift.engines.looks import Differences, Export, Opening, Readers, Wanted
+
+
+def entries(storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
+    from stateshift.engines.flink.choosing import metadata_of, places_of
+    from stateshift.engines.flink.reading import Streams
+    from stateshift.engines.flink.showing import shown
+
+    counts: Counter[tuple[str, str]] = Counter()
+    for image in survey.images:
+        if "metadata" not in image.details:
+            continue
+        names = {operator.id: operator.uid or operator.id for operator in image.operators}
+        for entry in shown(metadata_of(image), Streams(storage.chunks, places_of(image))):
+            counts[entry.operator, entry.state] += 1
+            if counts[entry.operator, entry.state] <= limit:
+                yield ShownEntry(names[entry.operator], entry.state, entry.subtask, entry.key, entry.value)
+
+
+def judged(
+    storage: Storage, survey: Survey, image: Image, where: str, thorough: bool, fleet: Readers | None
+) -> Judged:
+    """An image has one epoch: whatever is wrong, there is no other to go back to."""
+    if not thorough:
+        return Judged((), image.epochs)
+    from stateshift.engines.flink.deep import everything
+
+    found = tuple(everything(storage, image))
+    return Judged(found, () if found else image.epochs)
+
+
+def way_out(path: str, images: Sequence[str]) -> str:
+    return f"restore {path} from a copy of the checkpoint"
+
+
+def diff(one: str, other: str, opening: Opening, show: int, fleet: Readers | None) -> Differences:
+    from stateshift.engines.flink import differing
+
+    return differing.diff(one, other, opening, show)
+
+
+def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Export:
+    from stateshift.engines.flink import exporting
+
+    return exporting.export(location, wanted, format, opening)

@@ -1,0 +1,157 @@
+"""What an engine shows of an image to who looks at it, without a run. Types only.
+
+    Looks      what both engines contribute, each in its module `looks`: an image's first entries, whether a job could
+               restart from it, two images' differences, and its state as rows for other programs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Finding, Image, Survey
+
+if TYPE_CHECKING:
+    from stateshift.formats.blocks import Block
+
+Change = Literal["added", "removed", "changed"]
+Opening = Callable[[str], Storage]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedFile:
+    """A single file. `value` is plain JSON; `lines` is the same for a person."""
+
+    path: str
+    format: str
+    lines: tuple[str, ...]
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ShownEntry:
+    operator: str
+    store: str
+    shard: int
+    key: Any
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What was found of one image on the way, and from which of its epochs a job could restart."""
+
+    findings: tuple[Finding, ...]
+    epochs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One entry that differs, decoded as far as it can be. `before` is A's value, `after` B's; None where it is not."""
+
+    operator: str
+    store: str
+    change: Change
+    key: Any
+    before: Any
+    after: Any
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was found of one store of one operator."""
+
+    operator: str
+    store: str
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+    same: int = 0
+
+    @property
+    def equal(self) -> bool:
+        return not (self.added or self.removed or self.changed)
+
+
+@dataclass(slots=True)
+class Differences:
+    """`incomparable` names stores, and why nothing can be said about them."""
+
+    stores: list[Counts] = field(default_factory=list)
+    incomparable: list[tuple[str, str, str]] = field(default_factory=list)
+    shown: list[Difference] = field(default_factory=list)
+    epochs: tuple[int | None, int | None] = (None, None)
+
+    @property
+    def equal(self) -> bool:
+        return not self.incomparable and all(store.equal for store in self.stores)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What of an image is to be exported: an operator, a store, the state at an earlier batch, or the changes of some
+    batches. A store is named as entries name it, or by the column family alone."""
+
+    operator: str | None = None
+    store: str | None = None
+    batch: int | None = None
+    changes: tuple[int, int] | None = None
+
+
+class Export(Protocol):
+    """What is to be exported. `chunks` gives the file's bytes once; `entries` counts them meanwhile."""
+
+    @property
+    def wanted(self) -> Wanted: ...
+
+    @property
+    def format(self) -> str: ...
+
+    @property
+    def entries(self) -> int: ...
+
+    def chunks(self) -> Iterator[bytes]: ...
+
+
+@dataclass
+class Compared:
+    """How many entries of each store are the same, but for those that were put; and every store that was met."""
+
+    same: dict[str, int] = field(default_factory=dict)
+    met: set[str] = field(default_factory=set)
+
+
+class Readers(Protocol):
+    """A fleet, as those know it who have much to read."""
+
+    def deep(self, survey: Survey, image: Image) -> tuple[Finding, ...]: ...
+
+    def unequal(
+        self, sides: Any, sizes: tuple[Mapping[str, int], Mapping[str, int]], put: Callable[[int, Block], None]
+    ) -> Compared:
+        """Put every entry that may differ, with its side, in blocks; what the sides are, the engine knows."""
+        ...
+
+
+class Looks(Protocol):
+    def entries(self, storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry]:
+        """The first entries of every store, keys and values by the names of their columns as far as these are known."""
+        ...
+
+    def judged(
+        self, storage: Storage, survey: Survey, image: Image, where: str, thorough: bool, fleet: Readers | None
+    ) -> Judged:
+        """`where` is what the image is called; `thorough` reads everything that a restart needs to its end."""
+        ...
+
+    def way_out(self, path: str, images: Sequence[str]) -> str:
+        """What to do about a damaged file that no earlier epoch gets around; `images` is where the images lie."""
+        ...
+
+    def diff(self, one: str, other: str, opening: Opening, show: int, fleet: Readers | None) -> Differences: ...
+
+    def export(self, location: str, wanted: Wanted, format: str, opening: Opening) -> Export:
+        """Everything that can be refused without reading the state is refused here."""
+        ...
