@@ -81,7 +81,7 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
     kind = engine(spec.engine)
     if job.submit is not None and job.target_cluster is not None:
         number = [one.name for one in spec.jobs].index(job.name)
-        check_submit(spec.cluster(job.target_cluster).kind, job.submit.options, f"/jobs/{number}/submit")
+        check_submit(spec.cluster(job.target_cluster), job.submit.options, f"/jobs/{number}/submit")
     source, found = _source(kind, job, doors)
     survey = kind.own_part(spec, job, _surveyed(found, source))
     facts = Facts(
