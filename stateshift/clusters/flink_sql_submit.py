@@ -101,7 +101,8 @@ def _start(
     def there() -> Job | None:
         return calls.job(id)
 
-    if wait_for(there, _SECONDS_TO_APPEAR, stop) is None:
+    seconds_max = min(_SECONDS_TO_APPEAR, float(calls.options.get("settle_seconds", _SECONDS_TO_APPEAR)))
+    if wait_for(there, seconds_max, stop) is None:
         with suppress(ClusterError):
             cancel = Statement(f"STOP JOB '{id}'", statement.line, ("STOP", "JOB"), "")
             session.run(cancel, told)
