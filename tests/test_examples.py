@@ -34,6 +34,7 @@ RUN_BY = {
     "standalone.json": "servers/test_scenes.py",
     "kafka-to-s3.json": "servers/test_scenes.py",
     "infore-flink.json": "servers/test_flink_moves.py",
+    "flink-sql.json": "servers/test_flink_sql.py",
 }
 
 
