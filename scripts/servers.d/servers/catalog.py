@@ -27,8 +27,8 @@ CATALOG: dict[str, Server] = {
         Flink("flink-a", "2.3.0"),
         Flink("flink-b", "2.3.0"),
         Flink("flink-1.20", "1.20.5", apart=True),
-        FlinkSql("flink-sql", "2.3.0"),
-        FlinkSql("flink-sql-1.20", "1.20.5"),
+        FlinkSql("flink-sql", "2.3.0", "2.3.0"),
+        FlinkSql("flink-sql-1.20", "1.20.5", "1.20.3"),
     )
 }
 NAMES = tuple(CATALOG)

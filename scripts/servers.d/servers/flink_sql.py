@@ -24,6 +24,7 @@ ENDPOINT = "sql-gateway.endpoint.rest"
 class FlinkSql(Server):
     name: str
     version: str
+    gateway: str  # its jar's own: not each Flink's is published
     apart: bool = True
 
     @property
@@ -33,7 +34,7 @@ class FlinkSql(Server):
     def fetch(self) -> None:
         downloads.java()
         downloads.flink(self.version)
-        downloads.jars("flink-sql", flink=self.version)
+        downloads.jars("flink-sql", flink=self.gateway)
 
     def configure(self, place: Place) -> None:
         port = place.ports["rest"]
@@ -46,7 +47,7 @@ class FlinkSql(Server):
 
     def stages(self, place: Place) -> tuple[Stage, ...]:
         conf, lib = place.folder / "conf", downloads.flink(self.version)
-        class_path = os.pathsep.join(f"{folder}/*" for folder in (lib, downloads.jars("flink-sql", flink=self.version)))
+        class_path = os.pathsep.join(f"{folder}/*" for folder in (lib, downloads.jars("flink-sql", flink=self.gateway)))
         options = (*java(place, HEAP_MIB), *MODULES,
                    f"-Dlog4j.configurationFile={(conf / 'log4j.properties').as_uri()}")  # fmt: skip
         env = {"FLINK_CONF_DIR": str(conf), "FLINK_LIB_DIR": str(lib),
