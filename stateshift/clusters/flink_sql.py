@@ -43,6 +43,7 @@ _OURS: Final = frozenset(
 )  # fmt: skip
 _PLACES: Final = ("execution.target", "rest.", "jobmanager.", "high-availability", "kubernetes.", "yarn.")
 _MODE: Final = "execution.runtime-mode"
+_UIDS: Final = "table.exec.uid.generation"
 SET_IN_ONE: Final = "put its INSERTs into one: EXECUTE STATEMENT SET BEGIN ...; ...; END;"
 
 
@@ -120,11 +121,14 @@ def faults_of(statements: Sequence[Statement], settings: Mapping[str, str]) -> I
 
 
 def refused_setting(key: str, value: str) -> str | None:
-    """Why nobody but us says this, where that is so."""
+    """Why that is not to be said, by anybody but us at least, where that is so."""
     if key in _OURS or key.startswith("$internal."):
         return "which job this is and what it is restored from is said by stateshift"
     if key == _MODE and value.strip("'").lower() != "streaming":
         return "a job that goes on from an image is a streaming one"
+    # The ids of the plan's nodes, which the uids are made of, count on in a gateway for as long as it runs.
+    if key == _UIDS and value.strip("'").upper() == "ALWAYS":
+        return "operators get other uids each time the SQL gateway is asked, and state is found by them"
     return None
 
 

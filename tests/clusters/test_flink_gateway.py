@@ -161,6 +161,7 @@ def test_a_job_that_the_gateway_started_on_another_cluster_is_cancelled_there(
         ({"parallelism": 0}, "/parallelism", "does not fit"),
         ({"flink_configuration": {"execution.state-recovery.path": "s3://a"}}, "/flink_configuration", "by stateshift"),
         ({"flink_configuration": {"execution.runtime-mode": "batch"}}, "/flink_configuration", "a streaming one"),
+        ({"flink_configuration": {"table.exec.uid.generation": "ALWAYS"}}, "/flink_configuration", "other uids"),
         ({"flink_configuration": {"table.exec.state.ttl": "2 d"}}, "/sql", "line 3: SET"),
     ],
 )

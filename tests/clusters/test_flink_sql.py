@@ -108,6 +108,7 @@ def test_one_job_comes_of_it(before: str, last: str) -> None:
         (f"SET '$internal.pipeline.job-id' = '00';\n{INSERT}", "is said by stateshift"),
         (f"SET 'table.dml-sync' = 'true';\n{INSERT}", "is said by stateshift"),
         (f"SET 'execution.runtime-mode' = 'batch';\n{INSERT}", "is a streaming one"),
+        (f"SET 'table.exec.uid.generation' = 'always';\n{INSERT}", "other uids each time"),
         (f"SET 'rest.port' = '8081';\n{INSERT}", "where it runs is said by the cluster"),
         (f"SET 'execution.target' = 'local';\n{INSERT}", "where it runs is said by the cluster"),
     ],

@@ -238,6 +238,20 @@ def test_several_inserts_in_a_statement_set_are_one_job(ground: Ground) -> None:
         ground.here.cancelled(id)
 
 
+def test_a_compiled_plan_has_uids_by_which_its_state_is_found_again(ground: Ground) -> None:
+    plan = f"COMPILE AND EXECUTE PLAN '{ground.folder}/plan.json' FOR {INSERT}"
+    flink = ground.opened(ground.here)
+    id = ground.begun(flink, ground.submission(ground.sql(BEFORE + plan)))
+    until(lambda: len(ground.written()) > 100)
+    location = flink.savepoint(SavepointRequest("stop", id, (ground.folder / "taken").as_uri(), seconds_max=60.0))
+    uids = {operator["uid"] for operator in ground.said("inspect", location.removeprefix("file:"))["operators"]}
+    assert any(re.fullmatch(r"\d+_over-aggregate", uid or "") for uid in uids), uids
+    again = ground.submission(ground.sql(BEFORE + plan), "two", location)
+    ground.begun(flink, again)
+    assert flink.progress(again.tag).restored == location
+    ground.goes_on(ground.here)
+
+
 @pytest.mark.parametrize(
     ("sql", "fact", "hint"),
     [
