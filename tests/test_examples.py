@@ -36,6 +36,7 @@ RUN_BY = {
     "flink-workflows.json": "servers/test_flink_workflows.py",
     "flink-union.json": "servers/test_flink_moves.py",
     "infore-flink.json": "servers/test_flink_moves.py",
+    "flink-sql.json": "servers/test_flink_sql.py",
 }
 
 

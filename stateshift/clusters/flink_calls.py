@@ -20,24 +20,21 @@ be given to no other until Flink forgets it (jobstore.expiration-time, an hour).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from stateshift.clusters.credentials import authentication, secret_headers
-from stateshift.clusters.flink_causes import Cause, cause_of
+from stateshift.clusters.flink_asking import Asking
 from stateshift.clusters.flink_values import Checkpoints, Job, Triggered, checkpoints_of, job_of, triggered_of
 from stateshift.clusters.multipart import FileForm
-from stateshift.clusters.redaction import redact
-from stateshift.clusters.rest import Refused, Service, Unanswered
-from stateshift.errors import ClusterError
+from stateshift.clusters.rest import Refused
 
-_FLINK, _EXAMPLE = "Flink", "http://jobmanager:8081"
 OUTAGE_SECONDS: Final = 30.0
-_PASSWORD: Final = "STATESHIFT_FLINK_PASSWORD"
+
+
 @dataclass(frozen=True)
 class FlinkCalls:
     """`options` are the cluster's, checked (see `flink_rest`)."""
@@ -103,18 +100,19 @@ class FlinkCalls:
     def jar_of(self, name: str) -> str | None:
         """The id of a jar that was uploaded under this name."""
         with self._read("/jars"):
-            files = self._call("GET", "/jars")["files"]
+            files = self._call("GET", "/jars", hints=_NO_JARS)["files"]
             return next((str(one["id"]) for one in files if one["name"] == name), None)
 
     def upload(self, jar: Path, name: str) -> str:
         with FileForm.of(jar, "jarfile", name, "application/x-java-archive") as form, self._read("/jars/upload"):
-            told = self._call("POST", "/jars/upload", data=form, headers={"Content-Type": form.content_type})
+            headers, failed = {"Content-Type": form.content_type}, "the jar was not taken"
+            told = self._call("POST", "/jars/upload", failed, _NO_JARS, data=form, headers=headers)
             return str(told["filename"]).rpartition("/")[2]
 
     def run(self, jar: str, body: Mapping[str, Any]) -> str:
         path = f"/jars/{quote(jar, safe='')}/run"
         with self._read(path):
-            return str(self._call("POST", path, json=body)["jobid"])
+            return str(self._call("POST", path, "the job was not started", _NO_JARS, json=body)["jobid"])
 
     def parallelism(self, id: str) -> dict[str, Any]:
         """How many of each vertex there are to be: {"<vertex>": {"parallelism": {"lowerBound", "upperBound"}}}."""
@@ -141,50 +139,22 @@ class FlinkCalls:
                 return None
             raise
 
-    def _call(self, method: str, path: str, **asked: Any) -> dict[str, Any]:
-        headers = {**secret_headers(self.options, self.cluster), **asked.pop("headers", {})}
-        who = authentication(self.options, self.cluster, _PASSWORD)
-        service = Service(self.cluster, _FLINK, _EXAMPLE, "errors", _WAYS_OUT, self.options, headers, who)
-        try:
-            return service.json(method, self._place(path), **asked)
-        except (Refused, Unanswered) as error:
-            cause = cause_of(error.told)
-            if cause is None:
-                raise
-            raise self._told(error, cause, path) from error
+    def _call(
+        self, method: str, path: str, failed: str | None = None, hints: Mapping[int, str] | None = None, **asked: Any
+    ) -> dict[str, Any]:
+        return self._asking.call(method, path, failed, hints, **asked)
 
-    def _told(self, error: Refused | Unanswered, cause: Cause, path: str) -> ClusterError:
-        """The same error, in its own words. A failure that says what is wrong is a refusal."""
-        status = error.status or 0
-        hint = cause.hint or _hint_of(status, path) or error.hint or "the JobManager's log has all of it"
-        what = next((words for end, words in _FAILED.items() if path.endswith(end)), None)
-        fact = f"{redact(self.url)}: {f'{what}: ' if what else ''}{cause.fact}"
-        if isinstance(error, Refused) or (status == 500 and cause.certain):
-            return Refused(fact, status, error.told, cluster=self.cluster, hint=hint)
-        return Unanswered(fact, status, error.told, cluster=self.cluster, hint=hint)
+    def _read(self, path: str) -> AbstractContextManager[None]:
+        return self._asking.read(path)
 
-    def _place(self, path: str) -> str:
-        return self.url.rstrip("/") + path
-
-    @contextmanager
-    def _read(self, path: str) -> Iterator[None]:
-        """Something else than Flink may answer there: what it says is read in here."""
-        try:
-            yield
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise Unanswered(
-                f"{redact(self._place(path))} does not tell what Flink tells there: {type(error).__name__} {error}",
-                cluster=self.cluster,
-                hint=f'"url" has to be that of Flink\'s REST API, such as {_EXAMPLE}',
-            ) from error
+    @property
+    def _asking(self) -> Asking:
+        return Asking(self.cluster, self.url, self.options)
 
 
-_FAILED: Final = {"/run": "the job was not started", "/upload": "the jar was not taken"}
-_WAYS_OUT: Final[Mapping[int, str]] = {
-    401: 'give the cluster "auth" and "user", with the password in STATESHIFT_FLINK_PASSWORD or a "password_file"; or '
-    'a "token_file"; or "header_files" for a gateway before it',
-    403: "this user may not do that: ask who runs the gateway before Flink",
-    404: f'"url" has to be that of Flink\'s REST API, such as {_EXAMPLE}',
+_NO_JARS: Final = {
+    404: "this Flink takes no jars: it is a cluster of one application, or web.submit.enable is false; submit to a "
+    "session cluster, or start the job by a cluster of kind command"
 }
 
 
@@ -192,12 +162,3 @@ def _is_flinks(told: Any) -> bool:
     """Whether it is Flink that does not know what was asked about: who knows no such page answers 404 as well."""
     errors = told.get("errors") if isinstance(told, dict) else None
     return isinstance(errors, list) and not any(str(one).startswith("Not found: ") for one in errors)
-
-
-def _hint_of(status: int, path: str) -> str | None:
-    if status == 404 and path.startswith("/jars"):
-        return (
-            "this Flink takes no jars: it is a cluster of one application, or web.submit.enable is false; submit to a "
-            "session cluster, or start the job by a cluster of kind command"
-        )
-    return None

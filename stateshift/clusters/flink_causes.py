@@ -19,7 +19,8 @@ _HEAD = re.compile(r"(?:Caused by: )?(?:[\w$]+\.)*([\w$]*(?:Exception|Error|Thro
 _NOISE = re.compile(r"\s|$|<Exception on server side:|End of exception on server side>|Internal server error\.$")
 _SAYS_NOTHING = re.compile(
     r"(Runtime|IllegalState|IllegalArgument|Flink|FlinkRuntime|Completion|RestHandler|Checkpoint|ProgramInvocation|"
-    r"JobInitialization|JobExecution|UnsupportedOperation|IO)?(Exception|Error)|SerializedThrowable"
+    r"JobInitialization|JobExecution|UnsupportedOperation|IO|SqlGateway|SqlExecution|SqlParser|SqlParse|SqlValidator|"
+    r"Parse|Validation|Calcite|CalciteContext|Table)?(Exception|Error)|SerializedThrowable"
 )
 # Of these nobody knows whether what was asked for has happened, or will.
 _UNCERTAIN = re.compile(r"Timeout|Fencing|RpcConnection|RecipientUnreachable|RemoteTransport|LeaderElection")
@@ -94,6 +95,21 @@ _WAYS_OUT: Final = tuple(
             "a higher max parallelism needs a rewritten savepoint: stateshift repartition"
         ),
         r"already been submitted": "it is there: stateshift resume WORKDIR finds it",
+        r"AnnotatedConnectException: |UnknownHostException: ": (
+            "nothing answers there, where the SQL gateway looks for the JobManager: if that is called otherwise there, "
+            'say so in the cluster: "flink_configuration": {"rest.address": HOST, "rest.port": PORT}'
+        ),
+        r"Could not find any factory for identifier": (
+            "the connector's jar has to be in the lib folder of cluster and SQL gateway, or be added: ADD JAR 'FILE';"
+        ),
+        r"^CalciteContextException: .*(?:Object|Table) '.*' not found|Cannot find table '": (
+            "the file has to create each table that it names, or USE the catalog that has it"
+        ),
+        r"^CalciteContextException: |^(?:Sql)?Pars\w*Exception: ": "mend the statement; no job was started",
+        r"doesn't support consuming update": (
+            "the query changes rows that it wrote: give the sink's table a primary key and a connector that upserts"
+        ),
+        r"Session '.*' does not exist": "the SQL gateway was started anew: stateshift resume WORKDIR",
         r"Could not find Flink job|^NotFoundException: Job ": (
             "it has ended and was forgotten, or another JobManager runs it: list them with GET /jobs/overview"
         ),

@@ -2,9 +2,11 @@
 id, and whoever knows the tag finds it.
 
     options      url, auth, user, password_file, token_file, header_files, ca_file, cert_file, key_file,
-                 request_seconds, settle_seconds, outage_seconds, flink_configuration, application, state_dir
-    submission   jar (a file here, uploaded once) or jar_id (one that is there), entry_class, arguments, parallelism,
-                 allow_non_restored_state, claim_mode (no_claim or legacy), flink_configuration
+                 request_seconds, settle_seconds, outage_seconds, flink_configuration, application, state_dir,
+                 sql_gateway (where Flink's SQL gateway is, which is asked as the same person)
+    submission   jar (a file here, uploaded once) or jar_id (one that is there), entry_class, arguments; or sql (a file
+                 of statements here); parallelism, allow_non_restored_state, claim_mode (no_claim or legacy),
+                 flink_configuration
     stopping     job_id or job_ids, of jobs that we did not submit, or job_name; else it has the job's name;
                  drain and format (canonical or native) of the savepoint it is stopped with, which a request tells
 
@@ -23,7 +25,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,7 @@ from stateshift.clusters.flink_calls import FlinkCalls
 from stateshift.clusters.flink_jobs import attempts, job_id, log_of, named, running_of, status_of, stillborn_of
 from stateshift.clusters.flink_rescale import rescale
 from stateshift.clusters.flink_savepoints import take_savepoint
-from stateshift.clusters.flink_submit import SUBMIT_OPTIONS, jar_there, read_submit, run_body
+from stateshift.clusters.flink_submit import SUBMIT_OPTIONS, read_submit, ready
 from stateshift.clusters.flink_values import Job, is_job_id
 from stateshift.clusters.hosts import host_of
 from stateshift.clusters.noted import Notes, reached_at, refuse_unknown
@@ -67,6 +69,7 @@ CLUSTER_OPTIONS = {
     "settle_seconds": SECONDS,
     "outage_seconds": SECONDS,
     "flink_configuration": SETTINGS,
+    "sql_gateway": TEXT,
     "application": FLAG,
     "state_dir": TEXT,
 }
@@ -136,30 +139,34 @@ class FlinkRest:
         return status_of(calls, next((job for job in found if job.state.alive), found[-1]), False)
 
     def submit(self, submission: Submission) -> str:
-        given = read_submit(submission.options, "/submit")
+        given = read_submit(submission.options, "/submit", self.options)
         self._refuse_application(submission)
         status = self.find(submission.tag)
         if status.state is not JobState.ABSENT:
             return status.id or submission.tag
         record: dict[str, Any] = {"url": reached_at(submission, str(self.options["url"]))}
         calls = self._calls(record)
-        body = run_body(submission, given, self.options, calls.version(), self.name)
-        jar = jar_there(calls, given, submission)
-        attempt, _ = attempts(calls, submission.tag)
-        id = job_id(submission.tag, attempt)
-        record |= {"begun": time.time(), "attempt": attempt, "location": submission.location, "refused": False}
-        self._notes.add(submission.tag, **record, asked=id)
+        with ready(calls, submission, given, self.interrupt) as start:
+            attempt, _ = attempts(calls, submission.tag)
+            record |= {"begun": time.time(), "attempt": attempt, "location": submission.location, "refused": False}
+            return self._started(calls, submission.tag, record, start)
+
+    def _started(
+        self, calls: FlinkCalls, tag: str, record: Mapping[str, Any], start: Callable[[str], object]
+    ) -> str:
+        id = job_id(tag, int(record["attempt"]))
+        self._notes.add(tag, **record, asked=id)
         try:
-            calls.run(jar, {**body, "jobId": id})
+            start(id)
         except Refused:
             job = calls.job(id)  # somebody was first, or what is behind the job's start failed
             if job is None or job.stillborn:
-                self._notes.add(submission.tag, refused=True)
+                self._notes.add(tag, refused=True)
                 raise
         except Unanswered as unanswered:
-            if self.find(submission.tag).id != id:  # waits until it is settled
+            if self.find(tag).id != id:  # waits until it is settled
                 raise stillborn_of(calls, id) or unanswered from unanswered
-        self._notes.add(submission.tag, id=id)
+        self._notes.add(tag, id=id)
         return id
 
     def stop(self, request: StopRequest) -> JobStatus:

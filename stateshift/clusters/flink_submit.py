@@ -1,17 +1,21 @@
 """How a Flink job is submitted: the options checked, the jar brought there, and what the request says.
 
 A jar goes there under its own name with a digest of its content behind it, so that one that is there is not sent again.
+How a job of SQL is, says `flink_sql_submit`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from stateshift.clusters.flink_calls import FlinkCalls
+from stateshift.clusters.flink_sql_submit import complaints_about_sql, sql_ready
 from stateshift.clusters.flink_values import release_of, texts_of
 from stateshift.clusters.noted import filled
 from stateshift.clusters.options import ARGUMENTS, COUNT, FLAG, SETTINGS, TEXT, read_options, settings
@@ -21,6 +25,7 @@ from stateshift.errors import ClusterError, Complaint, SpecError
 SUBMIT_OPTIONS = {
     "jar": TEXT,
     "jar_id": TEXT,
+    "sql": TEXT,
     "entry_class": TEXT,
     "arguments": ARGUMENTS,
     "parallelism": COUNT,
@@ -31,15 +36,30 @@ SUBMIT_OPTIONS = {
 _CLAIMS = ("no_claim", "legacy")
 
 
-def read_submit(options: Mapping[str, Any], pointer: str) -> dict[str, Any]:
-    """The options, if they can be meant: asked before anything moves, and once more before a submission."""
+def read_submit(options: Mapping[str, Any], pointer: str, cluster: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, if they can be meant: asked before anything moves, and once more before a submission. `cluster` are
+    the cluster's own."""
     given = read_options(options, SUBMIT_OPTIONS, pointer)
-    complaints = [*_about_jar(given, pointer), *_about_claim(given, pointer)]
+    complaints = [*_about_program(given, cluster, pointer), *_about_claim(given, pointer)]
     if given.get("parallelism") == 0:
         complaints.append(Complaint(f"{pointer}/parallelism", "does not fit", 0, "a whole number from 1 on"))
     if complaints:
         raise SpecError(tuple(complaints))
     return given
+
+
+@contextmanager
+def ready(
+    calls: FlinkCalls, submission: Submission, given: Mapping[str, Any], interrupt: threading.Event | None
+) -> Iterator[Callable[[str], object]]:
+    """All is done but the start, which is given the job's id."""
+    if "sql" in given:
+        with sql_ready(calls, submission, given, interrupt) as start:
+            yield start
+    else:
+        body = run_body(submission, given, calls.options, calls.version(), calls.cluster)
+        jar = jar_there(calls, given, submission)
+        yield lambda id: calls.run(jar, {**body, "jobId": id})
 
 
 def run_body(
@@ -83,14 +103,15 @@ def _restored(location: str, given: Mapping[str, Any], release: tuple[int, int])
     }
 
 
-def _about_jar(given: Mapping[str, Any], pointer: str) -> list[Complaint]:
-    named = [option for option in ("jar", "jar_id") if option in given]
+def _about_program(given: Mapping[str, Any], cluster: Mapping[str, Any], pointer: str) -> Iterator[Complaint]:
+    named = [option for option in ("jar", "jar_id", "sql") if option in given]
     if len(named) != 1:
-        return [Complaint(f"{pointer}/jar", "needs a jar, or the id of one that is there, and not both", named or None,
-                          "a file on this machine")]  # fmt: skip
-    if named == ["jar"] and not Path(str(given["jar"])).is_file():
-        return [Complaint(f"{pointer}/jar", "there is no such file", given["jar"], "a file on this machine")]
-    return []
+        yield Complaint(f"{pointer}/jar", "needs a jar, or the id of one that is there, or a file of SQL, and not both",
+                        named or None, "a file on this machine")  # fmt: skip
+    elif named == ["sql"]:
+        yield from complaints_about_sql(given, cluster, pointer)
+    elif named == ["jar"] and not Path(str(given["jar"])).is_file():
+        yield Complaint(f"{pointer}/jar", "there is no such file", given["jar"], "a file on this machine")
 
 
 def _about_claim(given: Mapping[str, Any], pointer: str) -> list[Complaint]:

@@ -81,13 +81,13 @@ def check_cluster(spec: ClusterSpec) -> dict[str, Any]:
     return read_options(spec.options, KINDS[spec.kind], pointer)
 
 
-def check_submit(kind: str, options: Mapping[str, Any], pointer: str) -> None:
-    """Whether a cluster of this kind would understand how a job is to be submitted: asked before anything moves.
-    Commands and people get whatever the spec says."""
-    if kind == "flink_rest":
-        read_submit(options, pointer)
-    elif kind in _SUBMITTING:
-        read_options(options, _SUBMITTING[kind], pointer)
+def check_submit(cluster: ClusterSpec, options: Mapping[str, Any], pointer: str) -> None:
+    """Whether this cluster would understand how a job is to be submitted: asked before anything moves. Commands and
+    people get whatever the spec says."""
+    if cluster.kind == "flink_rest":
+        read_submit(options, pointer, cluster.options)
+    elif cluster.kind in _SUBMITTING:
+        read_options(options, _SUBMITTING[cluster.kind], pointer)
 
 
 def _escaped(name: str) -> str:

@@ -78,11 +78,7 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
     """All the reading there is before a plan exists. `probing` is for a plan that is shown: how fast its storages are,
     and what is asked of them before anything moves (`preflight`)."""
     kind = engine(spec.engine)
-    if job.submit is not None and job.target_cluster is not None:
-        from stateshift.clusters.opening import check_submit
-
-        number = [one.name for one in spec.jobs].index(job.name)
-        check_submit(spec.cluster(job.target_cluster).kind, job.submit.options, f"/jobs/{number}/submit")
+    _check_submits(spec, job)
     source, found = _source(kind, job, doors)
     survey = kind.own_part(spec, job, _surveyed(found, source))
     facts = Facts(
@@ -97,6 +93,18 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
         others=tuple(_survey(spec, location, doors, job.transform) for location in _others(job)),
     )
     return preflight.asked(spec, job, facts, doors) if probing else facts
+
+
+def _check_submits(spec: Spec, job: JobSpec) -> None:
+    """How it is started where it goes, and where it was if that is taken back."""
+    number = [one.name for one in spec.jobs].index(job.name)
+    for cluster, submit, key in (
+        (job.target_cluster, job.submit, "submit"), (job.source_cluster, job.source_submit, "source_submit"),
+    ):  # fmt: skip
+        if submit is not None and cluster is not None:
+            from stateshift.clusters.opening import check_submit
+
+            check_submit(spec.cluster(cluster), submit.options, f"/jobs/{number}/{key}")
 
 
 def _source(kind: Engine, job: JobSpec, doors: Doors) -> tuple[Storage, Survey]:

@@ -341,6 +341,9 @@ CLUSTER_OPTIONS = (
     ("environment", "object", "spark_submit, command: variables of every job or command."),
     ("state_dir", "string", "spark_submit, command: where process ids, logs and submissions are kept."),
     ("seconds_max", "number", "spark_submit, command, manual: how long to wait for an answer."),
+    ("url", "string", "flink_rest and others over HTTP: where its REST API is."),
+    ("sql_gateway", "string", "flink_rest: where the SQL gateway is that takes its jobs of SQL."),
+    ("flink_configuration", "object", "flink_rest: Flink's configuration for every job."),
     ("marker_dir", "string", "manual: a folder of marker files, where nobody sits at the terminal."),
 )
 SUBMIT_OPTIONS = (
@@ -348,6 +351,14 @@ SUBMIT_OPTIONS = (
     ("arguments", "array", "spark_submit: its arguments."),
     ("conf", "object", "spark_submit: Spark's configuration for this job."),
     ("py_files", "array", "spark_submit: Python files it imports."),
+    ("jar", "string", "flink_rest: the jar, on this machine."),
+    ("jar_id", "string", "flink_rest: the id of a jar that is there."),
+    ("sql", "string", "flink_rest: a file of SQL on this machine, whose last statement starts the job."),
+    ("entry_class", "string", "flink_rest: the class in the jar whose main is run."),
+    ("parallelism", "integer", "flink_rest: of the job."),
+    ("allow_non_restored_state", "boolean", "flink_rest: state that no operator of the job has may stay behind."),
+    ("claim_mode", "string", "flink_rest: no_claim, or legacy."),
+    ("flink_configuration", "object", "flink_rest: Flink's configuration for this job."),
 )
 STOP_OPTIONS = (
     ("pid_file", "string", "spark_submit: holds the process id of a job that was started by hand."),

@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any
 
 from tests.clusters import faulty_server
+from tests.clusters.fake_gateway import FakeGateway
 from tests.clusters.faulty_server import StandIn
 
 SOURCE, COUNT = "ca88eee0095684d687a1b6495617f957", "b71731f1c0df9c3076c4a455334d0ad6"
@@ -62,7 +63,7 @@ class FakeFlink(StandIn):
 
     version: str = "2.3.0"
     scheduler: str = "Adaptive"
-    started: Counter[str] = field(default_factory=Counter)  # by the last argument: the tag
+    started: Counter[str] = field(default_factory=Counter)  # by the last argument: the tag; in SQL, by the job's id
     jobs: dict[str, FakeJob] = field(default_factory=dict)
     jars: dict[str, str] = field(default_factory=dict)
     uploads: list[bytes] = field(default_factory=list)
@@ -80,6 +81,9 @@ class FakeFlink(StandIn):
     now: Iterator[int] = field(default_factory=lambda: count(1_000))
     lock: threading.RLock = field(default_factory=threading.RLock)
 
+    def __post_init__(self) -> None:
+        self.gateway = FakeGateway(self)
+
     def submits(self, method: str, path: str) -> bool:
         return method == "POST" and path.endswith(self.faulty)
 
@@ -93,6 +97,8 @@ class FakeFlink(StandIn):
                 case ("GET", ["jobs", "overview"]):
                     every = [*self.jobs.values()][::-1]
                     return 200, {"jobs": [{"jid": j.id, "name": j.name, "state": j.state} for j in every]}
+                case (_, ["v1", *rest]):
+                    return self.gateway.answer(method, rest, body)
                 case (_, ["jobs", id, *rest]):
                     return self._job(method, id, rest, body)
         return 404, {"errors": [f"Not found: {path}"]}
@@ -129,18 +135,31 @@ class FakeFlink(StandIn):
             known = "org.apache.flink.runtime.client.DuplicateApplicationSubmissionException: Application has already "
             return 400, errors(failed, f"{known}been submitted.")
         self.bodies.append(body)
-        path = body.get("savepointPath")
+        why = self._born(id, "orders", tag, body.get("savepointPath"), body.get("parallelism", 2))
+        return (200, {"jobid": id}) if why is None else (400, errors(failed, why))
+
+    def started_by_sql(self, id: str, name: str, path: str | None, parallelism: int) -> tuple[str, ...]:
+        """Why it could not be."""
+        failed = "org.apache.flink.util.FlinkException: Failed to execute job 'orders'."
+        if id in self.jobs:
+            known = "org.apache.flink.runtime.client.DuplicateApplicationSubmissionException: Application has already "
+            return failed, f"{known}been submitted."
+        why = self._born(id, name, id, path, parallelism)
+        return () if why is None else (failed, why)
+
+    def _born(self, id: str, name: str, tag: str, path: str | None, parallelism: int) -> str | None:
+        """Why it was not."""
         if self.refuses:
             why = self.refuses.popleft()
             failed_at = stack("x.JobInitializationException: Could not start the JobMaster.", why)
-            self.jobs[id] = FakeJob(id, "orders", "FAILED", exceptions=[failed_at], born=False)
-            return 400, errors(failed, why)
+            self.jobs[id] = FakeJob(id, name, "FAILED", exceptions=[failed_at], born=False)
+            return why
         self.started[tag] += 1
         said = stack("java.lang.IllegalStateException: no connection with password=hunter22")
-        self.jobs[id] = FakeJob(id, "orders", parallelism=body.get("parallelism", 2), exceptions=[said])
+        self.jobs[id] = FakeJob(id, name, parallelism=parallelism, exceptions=[said])
         if path:
             self.jobs[id].restored = {"id": 7, "external_path": path, "is_savepoint": True}
-        return 200, {"jobid": id}
+        return None
 
     def _job(self, method: str, id: str, rest: list[str], body: Any) -> tuple[int, Any]:
         job = self.jobs.get(id)

@@ -113,7 +113,7 @@ def test_how_a_job_is_submitted_is_checked_before_anything_moves(
     options: dict[str, Any], pointer: str, fact: str
 ) -> None:
     with pytest.raises(SpecError) as raised:
-        check_submit("flink_rest", options, "/jobs/0/submit")
+        check_submit(ClusterSpec("flink", "flink_rest"), options, "/jobs/0/submit")
     assert [complaint.pointer for complaint in raised.value.complaints] == [f"/jobs/0/submit{pointer}"]
     assert fact in raised.value.complaints[0].message
 

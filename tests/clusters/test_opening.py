@@ -48,8 +48,8 @@ def test_two_clusters_of_one_run_keep_apart_what_they_remember(tmp_path: Path) -
 
 
 def test_how_a_job_is_submitted_can_be_checked_before_anything_moves() -> None:
-    check_submit("spark_submit", {"application": "x.py", "arguments": ["a", 1]}, "/jobs/0/submit")
-    check_submit("command", {"anything": {"goes": 1}}, "/jobs/0/submit")
+    check_submit(ClusterSpec("a", "spark_submit"), {"application": "x.py", "arguments": ["a", 1]}, "/jobs/0/submit")
+    check_submit(ClusterSpec("a", "command"), {"anything": {"goes": 1}}, "/jobs/0/submit")
     with pytest.raises(SpecError) as raised:
-        check_submit("spark_submit", {"arguments": "a"}, "/jobs/0/submit")
+        check_submit(ClusterSpec("a", "spark_submit"), {"arguments": "a"}, "/jobs/0/submit")
     assert [c.pointer for c in raised.value.complaints] == ["/jobs/0/submit/application", "/jobs/0/submit/arguments"]

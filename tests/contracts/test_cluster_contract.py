@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from stateshift.clusters.flink_jobs import job_id
 from stateshift.clusters.memory import MemoryCluster
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
@@ -141,6 +142,23 @@ def _flink_rest(tmp_path: Path) -> Iterator[Member]:
         yield _over_http(member, flink)
 
 
+def _flink_sql(tmp_path: Path) -> Iterator[Member]:
+    """The same, given SQL: what of it goes where is known by the job's id."""
+    tags = ("run-1.clicks", "run-1.orders.restart", *(f"run-{number}.orders" for number in range(12)))
+    tag_of = {job_id(tag): tag for tag in tags}
+    with fake_flink.serving(seconds=0.1) as flink:
+        flink.faulty = "/statements"
+        (tmp_path / "orders.sql").write_text("INSERT INTO totals SELECT COUNT(*) FROM orders")
+        options = {"url": flink.url, "sql_gateway": flink.url, "settle_seconds": 2, "request_seconds": 1}
+        spec = ClusterSpec("flink", "flink_rest", {**options, "state_dir": str(tmp_path / "state")})
+        submission = _submission(tmp_path, sql=str(tmp_path / "orders.sql"))
+
+        def started() -> Counter[str]:
+            return Counter({tag_of.get(id, id): times for id, times in flink.started.items()})
+
+        yield _over_http(Member(lambda: open_cluster(spec, str(tmp_path)), submission, started, stopping={}), flink)
+
+
 def _over_http(
     member: Member, server: fake_livy.FakeLivy | fake_standalone.FakeStandalone | fake_flink.FakeFlink
 ) -> Member:
@@ -162,6 +180,7 @@ MEMBERS = {
     "livy": _livy,
     "spark_standalone": _standalone,
     "flink_rest": _flink_rest,
+    "flink_rest with SQL": _flink_sql,
 }
 
 

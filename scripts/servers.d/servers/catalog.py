@@ -1,9 +1,11 @@
 """Which servers there are. A name without its last part means all of a kind: `hdfs` is hdfs-a and hdfs-b. What stands
-apart has to be named in full: `flink` is flink-a and flink-b, and flink-1.20 is a Flink of another version."""
+apart has to be named in full: `flink` is flink-a and flink-b, flink-1.20 is a Flink of another version, and flink-sql
+takes SQL for any of its version."""
 
 from __future__ import annotations
 
 from servers.flink import Flink
+from servers.flink_sql import FlinkSql
 from servers.hdfs import Hdfs
 from servers.kafka import Kafka
 from servers.livy import Livy
@@ -25,6 +27,8 @@ CATALOG: dict[str, Server] = {
         Flink("flink-a", "2.3.0"),
         Flink("flink-b", "2.3.0"),
         Flink("flink-1.20", "1.20.5", apart=True),
+        FlinkSql("flink-sql", "2.3.0", "2.3.0"),
+        FlinkSql("flink-sql-1.20", "1.20.5", "1.20.3"),
     )
 }
 NAMES = tuple(CATALOG)

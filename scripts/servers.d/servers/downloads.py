@@ -1,7 +1,8 @@
 """What servers are made of, fetched once and kept outside the checkout. Another pom or extra is fetched anew.
 
     java()             the JDK's java
-    jars("hdfs")       everything scripts/servers.d/hdfs/pom.xml names, and what that needs, by Maven
+    jars("hdfs")       everything scripts/servers.d/hdfs/pom.xml names, and what that needs, by Maven; what a pom leaves
+                       open is said: jars("flink-sql", flink="2.3.0")
     python()           a Python of its own with the packages of the extra `servers` in pyproject.toml, by pip
     spark("3.5.9")     the home of a pyspark that scripts/sparks made
     flink("2.3.0")     the jars of that Flink's distribution, by pip, from the package that carries them
@@ -55,18 +56,20 @@ def java() -> str:
     raise Unavailable(f"a JDK {JAVA_VERSION_MIN} or newer is missing: set JAVA_HOME or install one")
 
 
-def jars(name: str) -> Path:
+def jars(name: str, **properties: str) -> Path:
     """The folder that holds them."""
     pom = HERE / name / "pom.xml"
+    open_ones = [f"-D{key}={value}" for key, value in sorted(properties.items())]
 
     def fetch(place: Path) -> None:
         maven = shutil.which("mvn")
         if maven is None:
             raise Unavailable(f"Maven is missing, which fetches {name}'s jars: install it (Debian, Ubuntu: maven)")
         (place / "pom.xml").write_bytes(pom.read_bytes())
-        _run([maven, "-B", "-q", COPY, "-DincludeScope=runtime", f"-DoutputDirectory={place / 'jars'}"], place, name)
+        _run([maven, "-B", "-q", COPY, "-DincludeScope=runtime", f"-DoutputDirectory={place / 'jars'}", *open_ones],
+             place, name)  # fmt: skip
 
-    return _once(f"{name}-{_sign(pom.read_bytes())}", fetch) / "jars"
+    return _once("-".join([name, *properties.values(), _sign(pom.read_bytes())]), fetch) / "jars"
 
 
 def python() -> Path:

@@ -1,0 +1,215 @@
+"""A file of Flink's SQL as its statements, and whether one job comes of them.
+
+    CREATE TABLE orders (...);  SET 'k' = 'v';  INSERT INTO totals SELECT ...;      each ends with `;`, or with the file
+    BEGIN STATEMENT SET;  INSERT ...;  INSERT ...;  END;                            one statement, and one job
+
+A `;` in a comment, in quotes or in a statement set ends nothing. The last statement is the one that starts the job:
+what stands behind it would be lost where we are killed between the two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_TOKEN = re.compile(
+    r"""(?P<comment>(?:--|//)[^\n]*|/\*.*?\*/)
+    |(?P<quoted>(?<!\w)[eE]'(?:\\.|''|[^'\\])*'|'[^']*'|`[^`]*`|"[^"]*")
+    |(?P<unclosed>/\*|['`"])
+    |(?P<word>[^\W\d][\w$]*)
+    |(?P<end>;)|(?P<opening>\()|(?P<closing>\))|\s+|.""",
+    re.DOTALL | re.VERBOSE,
+)
+_SETTING = re.compile(r"SET\s+(?:'(?P<quoted>[^']+)'|(?P<plain>[^\s=']+))\s*=\s*(?P<value>.*)", re.I | re.DOTALL)
+_RESET = re.compile(r"RESET\s+'?(?P<key>[^\s']+)'?", re.IGNORECASE)
+_LINE = re.compile(r"\bline (\d+)\b")
+
+_STARTS: Final = (("INSERT",), ("EXECUTE", "STATEMENT", "SET"), ("EXECUTE", "PLAN"), ("EXECUTE", "INSERT"),
+                  ("COMPILE", "AND", "EXECUTE", "PLAN"))  # fmt: skip
+_STARTS_NONE: Final = frozenset(
+    {"CREATE", "DROP", "ALTER", "USE", "SET", "RESET", "LOAD", "UNLOAD", "ADD", "REMOVE", "SHOW", "DESCRIBE", "DESC",
+     "EXPLAIN", "COMPILE"}
+)  # fmt: skip
+_BEGIN: Final = ("BEGIN", "STATEMENT", "SET")
+_MODIFIERS: Final = frozenset({"CREATE", "OR", "REPLACE", "TEMPORARY", "SYSTEM"})
+
+# What says which job this is, and what it begins with: said by us, with the statement that starts it.
+_OURS: Final = frozenset(
+    {"execution.savepoint.path", "execution.savepoint-restore-mode", "execution.savepoint.ignore-unclaimed-state",
+     "execution.state-recovery.path", "execution.state-recovery.claim-mode",
+     "execution.state-recovery.ignore-unclaimed-state", "table.dml-sync"}
+)  # fmt: skip
+_PLACES: Final = ("execution.target", "rest.", "jobmanager.", "high-availability", "kubernetes.", "yarn.")
+_MODE: Final = "execution.runtime-mode"
+_UIDS: Final = "table.exec.uid.generation"
+SET_IN_ONE: Final = "put its INSERTs into one: EXECUTE STATEMENT SET BEGIN ...; ...; END;"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`text` begins at `line` of the file; `words` are those outside quotes, comments and brackets, in capitals."""
+
+    text: str
+    line: int
+    words: tuple[str, ...]
+    bare: str  # without comments
+
+    @property
+    def starts_job(self) -> bool:
+        return any(self.words[: len(start)] == start for start in _STARTS)
+
+    @property
+    def called(self) -> str:
+        return " ".join(self.words[:2]) or "that"
+
+    def in_file(self, told: str) -> str:
+        """What Flink tells, which counts lines from where the statement begins."""
+        return _LINE.sub(lambda found: f"line {int(found[1]) + self.line - 1}", told)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    line: int
+    fact: str
+    expected: str
+
+    @property
+    def told(self) -> str:
+        return f"line {self.line}: {self.fact}"
+
+
+class BrokenSql(Exception):
+    """It cannot be divided into statements."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.told)
+        self.fault = fault
+
+
+def statements_of(text: str) -> tuple[Statement, ...]:
+    """In their order, statement sets in one; BrokenSql where something is never closed."""
+    found: list[Statement] = []
+    pieces = iter(_pieces(text))
+    for first, start, end in pieces:
+        if not _opens_set(first.words):
+            found.append(first)
+            continue
+        last = next((at for piece, at, _ in pieces if piece.words == ("END",)), None)
+        if last is None:
+            raise BrokenSql(Fault(first.line, "the statement set that begins here has no end", "END;"))
+        begun = first.words == _BEGIN
+        found.append(_set_of(first, text[end + 1 if begun else start : last], begun))
+    return tuple(found)
+
+
+def faults_of(statements: Sequence[Statement], settings: Mapping[str, str]) -> Iterator[Fault]:
+    """Why one job of ours, and that alone, does not come of them. `settings` are those of the submission."""
+    starting = [one for one in statements if one.starts_job]
+    for one in statements:
+        yield from _about_kind(one)
+        yield from _about_setting(one, settings)
+    if not starting:
+        yield Fault(statements[-1].line if statements else 1, "no statement starts a job", "an INSERT at the end")
+    for one in starting[1:]:
+        fact = f"{one.called} starts a job beside that of line {starting[0].line}"
+        yield Fault(one.line, fact, f"one job: {SET_IN_ONE}")
+    if len(starting) == 1 and statements[-1] is not starting[0]:
+        fact = f"{statements[-1].called} stands behind the statement that starts the job"
+        yield Fault(statements[-1].line, fact, "that statement as the last one")
+
+
+def refused_setting(key: str, value: str) -> str | None:
+    """Why that is not to be said, by anybody but us at least, where that is so."""
+    if key in _OURS or key.startswith("$internal."):
+        return "which job this is and what it is restored from is said by stateshift"
+    if key == _MODE and value.strip("'").lower() != "streaming":
+        return "a job that goes on from an image is a streaming one"
+    # The ids of the plan's nodes, which the uids are made of, count on in a gateway for as long as it runs.
+    if key == _UIDS and value.strip("'").upper() == "ALWAYS":
+        return "operators get other uids each time the SQL gateway is asked, and state is found by them"
+    return None
+
+
+def _pieces(text: str) -> Iterator[tuple[Statement, int, int]]:
+    """What lies between one `;` and the next, with where it begins and ends."""
+    start, words, bare, depth = None, list[str](), list[str](), 0
+    for token in _TOKEN.finditer(text):
+        kind = token.lastgroup
+        if kind == "unclosed":
+            raise BrokenSql(Fault(_line(text, token.start()), f"the {token[0]} here is never closed", "its other end"))
+        if kind == "end":
+            if start is not None:
+                yield _piece(text, start, token.start(), words, bare), start, token.start()
+            start, words, bare, depth = None, [], [], 0
+            continue
+        if start is None and (kind == "comment" or token[0].isspace()):
+            continue
+        start = token.start() if start is None else start
+        depth = max(0, depth + (kind == "opening") - (kind == "closing"))
+        if kind == "word" and depth == 0:
+            words.append(token[0].upper())
+        bare.append(" " if kind == "comment" else token[0])
+    if start is not None:
+        yield _piece(text, start, len(text), words, bare), start, len(text)
+
+
+def _piece(text: str, start: int, end: int, words: list[str], bare: list[str]) -> Statement:
+    return Statement(text[start:end].rstrip(), _line(text, start), tuple(words), "".join(bare).strip())
+
+
+def _set_of(first: Statement, text: str, begun: bool) -> Statement:
+    """The way in which a statement set is one statement, whose lines are the file's still."""
+    whole = f"EXECUTE STATEMENT SET BEGIN{text}END" if begun else f"{text}END"
+    words = ("EXECUTE", "STATEMENT", "SET", "BEGIN") if begun else first.words
+    return Statement(whole, first.line, words, whole)
+
+
+def _opens_set(words: tuple[str, ...]) -> bool:
+    if words == _BEGIN:
+        return True
+    return any(words[at : at + 3] == ("STATEMENT", "SET", "BEGIN") for at in range(len(words)))
+
+
+def _about_kind(one: Statement) -> Iterator[Fault]:
+    if one.starts_job:
+        return
+    if not one.words or one.words[0] not in _STARTS_NONE:
+        expected = f"{', '.join(sorted(_STARTS_NONE))}, and at the end INSERT, a STATEMENT SET or EXECUTE PLAN"
+        yield Fault(one.line, f"{one.called} does not belong to the start of a job", expected)
+        return
+    what = next((word for word in one.words if word not in _MODIFIERS), "") if one.words[0] == "CREATE" else ""
+    if (what == "TABLE" and "AS" in one.words) or what == "MATERIALIZED":
+        fact = f"CREATE {what} {'... AS' if what == 'TABLE' else 'TABLE'} starts a job of its own"
+        yield Fault(one.line, fact, "CREATE TABLE without a query, and an INSERT INTO it")
+
+
+def _about_setting(one: Statement, settings: Mapping[str, str]) -> Iterator[Fault]:
+    if one.words[:1] == ("RESET",):
+        found = _RESET.match(one.bare)
+        if found is None:
+            yield Fault(one.line, "RESET takes back what the spec says of the job, too", "RESET with one key")
+        elif found["key"] in settings:
+            yield Fault(one.line, f'RESET takes back "{found["key"]}", which the spec sets', "the spec without it")
+        return
+    setting = _SETTING.match(one.bare) if one.words[:1] == ("SET",) else None
+    if setting is None:
+        return
+    key, value = setting["quoted"] or setting["plain"], _unquoted(setting["value"])
+    why = refused_setting(key, value)
+    if why is None and key.startswith(_PLACES):
+        why = 'where it runs is said by the cluster\'s "url" and "flink_configuration"'
+    if why is None and settings.get(key, value) != value:
+        why = f"the spec sets it to {settings[key]!r}"
+    if why is not None:
+        yield Fault(one.line, f'SET "{key}": {why}', "the file without it")
+
+
+def _unquoted(value: str) -> str:
+    value = value.strip()
+    return value[1:-1].replace("''", "'") if len(value) > 1 and value[0] == value[-1] == "'" else value
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
