@@ -68,9 +68,7 @@ def each(moments: list[Moment], attempt: Callable[[Moment], list[str]]) -> None:
 
 
 @pytest.mark.row("IS-16", "IS-19")
-def test_a_run_killed_at_any_moment_and_resumed_ends_like_one_that_was_not(
-    place: Scenario, some: Callable[[list[Moment]], list[Moment]]
-) -> None:
+def test_a_run_killed_at_any_moment_and_resumed_ends_like_one_that_was_not(place: Scenario) -> None:
     moments, expected = undisturbed(place)
     assert len(moments) > (100 if place.flink or not place.events() else 300)
 
@@ -80,7 +78,7 @@ def test_a_run_killed_at_any_moment_and_resumed_ends_like_one_that_was_not(
         assert killed.killed == moment, f"{moment} was not reached: {killed}"
         return judging.moved(place, process.resume(place), expected)
 
-    each(some(moments) if place.flink else moments, attempt)
+    each(moments, attempt)
 
 
 def test_a_run_killed_at_any_moment_and_taken_back_leaves_everything_as_it_was(
