@@ -15,13 +15,13 @@ from pathlib import Path
 from stateshift.formats.flink.java_data import Longs
 from stateshift.formats.flink.keyed_handles import SAVEPOINT_KEY_GROUPS, KeyGroups
 from stateshift.formats.flink.metadata import (
-    NAME,
     Metadata,
     OperatorState,
     SubtaskState,
     decode_metadata,
     encode_metadata,
 )
+from stateshift.formats.flink.names import METADATA as NAME
 from stateshift.formats.flink.operator_handles import Partitioned, StateOffsets
 from stateshift.formats.flink.stream_handles import RelativeFile
 from stateshift.formats.uid import flink_operator_id
