@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,7 +29,7 @@ def command(
     entries: Annotated[bool, typer.Option("--entries", help="Show the first entries of every store.")] = False,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Entries shown of each store.")] = 20,
     uids: Annotated[
-        str | None, typer.Option("--uids", metavar="NAME,…", help="Look for the operators with these names.")
+        str | None, typer.Option("--uids", metavar="NAME,…", help="Look for operators with these names; and name them.")
     ] = None,
     json: Json = False,
     verbose: Verbose = False,
@@ -43,6 +44,8 @@ def command(
     terminal = Terminal.of(context, json, verbose)
     opening = terminal.opening()
     seen = look.inspect(location, opening)
+    if seen.survey is not None and uids:
+        seen = replace(seen, survey=_named(seen.survey, uids))
     document = as_json.look(seen, location)
     blocks = list(render_survey.look(seen, location, verbose))
     if seen.survey is not None and uids:
@@ -75,6 +78,24 @@ def _first(shown: list[ShownEntry], limit: int) -> list[ShownEntry]:
     return kept
 
 
+def _named(found: Survey, text: str) -> Survey:
+    """An operator that is known by the hash of its uid alone is called by it, where that is one of the names."""
+    from stateshift.formats import uid
+
+    names = {uid.flink_operator_id(name): name for name in _parts(text)}
+    return replace(
+        found,
+        images=tuple(
+            replace(image, operators=tuple(replace(o, uid=o.uid or names.get(o.id)) for o in image.operators))
+            for image in found.images
+        ),
+    )
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
 def _names(found: Survey, text: str) -> list[dict[str, Any]]:
     """Each name, where it would be, and whether it is there: as a directory, or as an operator's id."""
     from stateshift.formats import uid
@@ -82,7 +103,7 @@ def _names(found: Survey, text: str) -> list[dict[str, Any]]:
     directories = {image.path for image in found.images}
     ids = {operator.id for image in found.images for operator in image.operators}
     rows = []
-    for name in filter(None, (part.strip() for part in text.split(","))):
+    for name in _parts(text):
         directory = found.names.get(name) or uid.directory_name(name)
         flink = uid.flink_operator_id(name)
         rows.append(

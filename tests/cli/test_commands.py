@@ -456,3 +456,12 @@ def test_two_names_with_one_directory_are_refused_naming_both() -> None:
 def test_schema_prints_the_schema_of_the_spec() -> None:
     assert said("schema").document == said("schema", "--json").document
     assert "jobs" in said("schema").document["properties"]
+
+
+def test_operators_of_a_flink_that_wrote_hashes_alone_are_called_by_the_uids_that_are_asked_for() -> None:
+    folder = Path(__file__).parents[1] / "golden" / "flink-1.18.1" / "count-canonical-hashmap" / "image"
+    (place,) = folder.glob("savepoint-*")
+    ran = said("inspect", str(place), "--uids", "orders-count, orders-cuont", "--json")
+    told = json.loads(ran.out)
+    assert [operator["uid"] for operator in told["operators"] if operator["provider"]] == ["orders-count"]
+    assert [row["found"] for row in told["uids"]] == [True, False]

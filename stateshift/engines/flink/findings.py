@@ -12,6 +12,7 @@ from shlex import quote
 
 from stateshift.engines.flink.choosing import Choice, Dealing, asked_version, metadata_of
 from stateshift.engines.room import of_room
+from stateshift.formats.flink.java_data import fits_utf
 from stateshift.formats.flink.metadata import PROPERTIES_FROM
 from stateshift.formats.flink.versions import WRITTEN_BY, flink_version, newest_for
 from stateshift.spec import JobSpec
@@ -148,6 +149,9 @@ def of_changes(job: JobSpec) -> Iterator[Finding]:
         yield Finding("refuse", "a Flink image is converted for a Flink", hint='{"kind": "convert", "flink": "1.20"}')
     if _only(job, "rename", "operators", "of"):
         yield Finding("refuse", "of a Flink image, operators can be renamed", hint='"operators": {"old": "new"}')
+    for new in (new for c in job.transform if c["kind"] == "rename" for new in dict(c.get("operators", {})).values()):
+        if not fits_utf(new):
+            yield Finding("refuse", f"{new[:40]!r}... is longer than Flink can write a uid (65535 bytes)")
     if _only(job, "drop", "operators", "of"):
         yield Finding("refuse", "of a Flink image, operators can be left out", hint='"operators": ["uid", ...]')
 
@@ -197,6 +201,13 @@ def _of_choice(surveys: tuple[Survey, ...], choice: Choice) -> Iterator[Finding]
             "refuse",
             f"a change is of {of!r}, which is none of the images",
             hint="what it may be of: the location of a savepoint, or the id of the job it is taken of",
+        )
+    masters = [master for s in surveys for master in s.images[0].details["masters"]]
+    for name in sorted({name for name in masters if masters.count(name) > 1}):
+        yield Finding(
+            "refuse",
+            f"the state of a coordinator's hook, {name!r}, is in two images: Flink would restore one",
+            hint="move them one by one: such state belongs to a whole job, and cannot be left out",
         )
     for twice in choice.twice:
         yield Finding(

@@ -248,6 +248,7 @@ def test_a_rename_of_one_image_leaves_the_other_s_operators_alone(ground: Ground
     ([{"kind": "union", "operators": ["orders-cuont"]}], "no operator has the uid or id 'orders-cuont'"),
     ([{"kind": "union", "operators": ["orders-count", "payments-count"]}], "in one image only"),
     ([{"kind": "rename", "operators": {"orders-count": "payments-count"}}], "comes from two images"),
+    ([{"kind": "rename", "operators": {"orders-count": "x" * 65_536}}], "longer than Flink can write a uid"),
 ])  # fmt: skip
 def test_a_union_or_rename_that_means_nothing_is_refused(ground: Ground, changes: Any, fact: str) -> None:
     one, other = (golden.write(ground.disk, f"flink-2.3.0/{case}") for case in (ONE, OTHER))
