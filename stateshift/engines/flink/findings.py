@@ -54,6 +54,7 @@ def of_move(
         *_of_choice(surveys, choice),
         *_of_left(choice, others),
         *_of_dealing(deal),
+        *_of_key_groups(surveys, choice, deal),
         *_of_versions(job, facts, surveys),
         *of_room(job, facts),
         *of_clusters(facts),
@@ -235,6 +236,24 @@ def _of_dealing(deal: Dealing) -> Iterator[Finding]:
                 f"operator {one.operator} is put together of {len(one.sources)} images: that no key is in two of them "
                 "is seen when it is written, and nothing is published if one is",
             )
+
+
+def _of_key_groups(surveys: tuple[Survey, ...], choice: Choice, deal: Dealing) -> Iterator[Finding]:
+    """Flink refuses a job that sets a max parallelism which one of its operators has not, keyed state or none."""
+    if deal.max_parallelism is not None:
+        return
+    own = [o for s, one in zip(surveys, choice.taken, strict=True) for o in metadata_of(s.images[0]).operators
+           if o.id.hex() in one.operators]  # fmt: skip
+    keyed = {o.max_parallelism for o in own if any(s.managed_keyed for s in o.subtasks or ())}
+    others = {o.max_parallelism for o in own} - keyed
+    if len(keyed) == 1 and others:
+        (most,), more = keyed, ", ".join(map(str, sorted(others)))
+        yield Finding(
+            "note",
+            f"operators with keyed state have {most} key groups, others {more}: a job that sets its max parallelism is "
+            "refused by Flink",
+            hint=f'{{"kind": "rescale", "max_parallelism": {most}}} gives all of them the same, and rewrites no state',
+        )
 
 
 def _of_left(choice: Choice, others: frozenset[str] | None) -> Iterator[Finding]:

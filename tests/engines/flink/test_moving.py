@@ -60,7 +60,7 @@ def entries(
     return {o.id.hex(): sorted(of_operator(o, streams, whole, set() if once else None)) for o in operators}
 
 
-@pytest.mark.row("IF-6", "IF-8", "IF-9", "IF-10", "IF-12")
+@pytest.mark.row("IF-6", "IF-8", "IF-9", "IF-10", "IF-11", "IF-12")
 @pytest.mark.parametrize("name", golden.NAMES)
 def test_any_image_becomes_one_folder_that_holds_the_same_and_can_lie_anywhere(ground: Ground, name: str) -> None:
     source = golden.write(ground.disk, name)
@@ -266,6 +266,7 @@ def test_one_savepoint_becomes_two_by_the_uids_of_operators(ground: Ground) -> N
     assert entries(ground.disk, TARGET) == {own: held for own, held in wanted.items() if own in ids}
 
 
+@pytest.mark.row("IF-15")
 def test_what_is_dropped_is_left_behind_with_its_files(ground: Ground) -> None:
     source = golden.write(ground.disk, f"flink-2.3.0/{TWO}")
     uids = [f"orders-{part}" for part in ("source", "count", "lines")]
@@ -274,6 +275,7 @@ def test_what_is_dropped_is_left_behind_with_its_files(ground: Ground) -> None:
     assert not set(map(flink_operator_id, uids)) & entries(ground.disk, TARGET).keys()
 
 
+@pytest.mark.row("IF-15")
 def test_a_renamed_operator_has_the_id_of_its_new_uid_and_the_same_state(ground: Ground) -> None:
     source = golden.write(ground.disk, f"flink-2.3.0/{ONE}")
     ground.apply(spec_of(source, transform=[{"kind": "rename", "operators": {"orders-count": "counted"}}]))
@@ -307,6 +309,7 @@ def test_key_groups_are_cut_and_joined_for_another_parallelism(ground: Ground, c
     assert_owned(ground.disk, TARGET, parallelism if case != "kinds-compressed" else None)
 
 
+@pytest.mark.row("IF-15")
 @pytest.mark.parametrize("case", [*CANONICAL, "kinds-compressed-rocksdb"])
 @pytest.mark.parametrize("groups", [4, 32, 128, 129, 300])
 def test_keys_are_dealt_into_another_number_of_groups(ground: Ground, case: str, groups: int) -> None:
@@ -410,6 +413,23 @@ def test_two_savepoints_with_one_operator_are_refused(ground: Ground) -> None:
     one, other = (golden.write(ground.disk, f"flink-2.3.0/{case}") for case in (ONE, TWO))
     with pytest.raises(PlanError, match="comes from two images"):
         ground.apply(spec_of(one, other))
+
+
+def test_operators_with_several_numbers_of_key_groups_are_told_and_can_be_given_one(ground: Ground) -> None:
+    """As Flink leaves them after a restore that took its max parallelism from the savepoint: a job that sets it then
+    is refused."""
+    source = golden.write(ground.disk, f"flink-2.3.0/{ONE}")
+    image = decode_metadata(ground.held(source)["_metadata"])
+    others = tuple(o if any(s.managed_keyed for s in o.subtasks or ()) else replace(o, max_parallelism=128)
+                   for o in image.operators)  # fmt: skip
+    ground.put(f"{source}/_metadata", encode_metadata(replace(image, operators=others)))
+    found = ground.propose(spec_of(source)).plans[0].findings
+    assert any("have 8 key groups, others 128" in finding.message for finding in found)
+    change = [{"kind": "rescale", "max_parallelism": 8}]
+    found = ground.propose(spec_of(source, transform=change)).plans[0].findings
+    assert not any("key groups, others" in finding.message for finding in found)
+    ground.apply(spec_of(source, transform=change))
+    assert {o.max_parallelism for o in decode_metadata(ground.held(TARGET)["_metadata"]).operators} == {8}
 
 
 def test_a_drained_savepoint_is_moved_with_a_warning(ground: Ground) -> None:
