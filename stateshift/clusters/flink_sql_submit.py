@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -21,6 +21,7 @@ from stateshift.clusters.flink_sql import BrokenSql, Statement, faults_of, refus
 from stateshift.clusters.flink_values import Job, release_of
 from stateshift.clusters.options import settings
 from stateshift.clusters.protocol import Submission
+from stateshift.clusters.redaction import redact
 from stateshift.clusters.rest import REQUEST_SECONDS, Refused
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError, Complaint
@@ -103,16 +104,17 @@ def _start(
 
     seconds_max = min(_SECONDS_TO_APPEAR, float(calls.options.get("settle_seconds", _SECONDS_TO_APPEAR)))
     if wait_for(there, seconds_max, stop) is None:
-        with suppress(ClusterError):
-            cancel = Statement(f"STOP JOB '{id}'", statement.line, ("STOP", "JOB"), "")
-            session.run(cancel, told)
-        raise Refused(
-            f"the SQL gateway has started {id} on another cluster than that at {calls.url}, and was asked to cancel it",
-            0,
-            cluster=calls.cluster,
-            hint='say how the gateway reaches it: "flink_configuration": {"execution.target": "remote", '
-            '"rest.address": HOST, "rest.port": PORT}',
+        try:
+            session.run(Statement(f"STOP JOB '{id}'", statement.line, ("STOP", "JOB"), ""), told)
+            after = "it was cancelled there"
+        except ClusterError as error:
+            after = f"cancel it there, for the gateway does not: {error.fact}"
+        fact = f"the SQL gateway has started {id} on another cluster than that at {redact(calls.url)}; {after}"
+        hint = (
+            'say how the gateway reaches that one: "flink_configuration": {"execution.target": "remote", '
+            '"rest.address": HOST, "rest.port": PORT}'
         )
+        raise Refused(fact, 0, cluster=calls.cluster, hint=hint)
 
 
 def _ours(submission: Submission, given: Mapping[str, Any], release: tuple[int, int]) -> dict[str, str]:

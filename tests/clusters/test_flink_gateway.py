@@ -139,10 +139,13 @@ def test_a_job_that_the_gateway_started_on_another_cluster_is_cancelled_there(
 ) -> None:
     server.gateway.elsewhere = []
     flink = cluster(server, tmp_path, flink_configuration={"rest.address": "other"})
-    with pytest.raises(ClusterError, match="on another cluster than that at") as raised:
+    server.gateway.fails.append(("STOP", ("org.apache.flink.table.api.SqlParserException: SQL parse failed.",)))
+    with pytest.raises(ClusterError, match=r"another cluster .*; cancel it there, .* does not: .* parse"):
+        flink.submit(orders)
+    with pytest.raises(ClusterError, match=r"on another cluster than that at .*; it was cancelled there") as raised:
         flink.submit(orders)
     assert "rest.address" in str(raised.value.hint)
-    assert server.gateway.elsewhere == []
+    assert server.gateway.elsewhere == [job_id(orders.tag)]  # that which was not cancelled
     assert server.gateway.asked[-1][0] == f"STOP JOB '{job_id(orders.tag)}'"
     assert flink.find(orders.tag).state is JobState.ABSENT
     server.gateway.elsewhere = None
