@@ -65,7 +65,8 @@ decoder but an error that says where, or a value that goes there and back; every
 same; time and memory stay within what the size of the input may ask for. Inputs that broke something are kept in
 `found/` and run with every test run; what they broke is in `found/README.md`.
 
-The table is written by `scripts/fuzz --table`. Minutes are of CPU; "now" counts those on the code as it is at this
+The table is written by `scripts/fuzz --table`, from what was run on that machine; the other rows stay as they are, and
+their "now" as it was then. Minutes are of CPU; "now" counts those on the code as it is at this
 commit. Edges are what libFuzzer calls coverage, at the first start and now; of the slowest input the time is that of
 instrumented code.
 
@@ -74,11 +75,15 @@ instrumented code.
 """
 
 
-def table(targets: Iterable[Target], top: Path) -> str:
-    return HEAD + "".join(_row(target, read(top / target.name)) for target in targets)
+def table(targets: Iterable[Target], top: Path, before: str = "") -> str:
+    """`before` is the page as it was: what was run on another machine stands there, and nowhere else."""
+    rows = {line.split("|")[1].strip(): f"{line}\n" for line in before.splitlines() if line.startswith("| ")}
+    return HEAD + "".join(_row(target, read(top / target.name), rows.get(target.name)) for target in targets)
 
 
-def _row(target: Target, sessions: list[Session]) -> str:
+def _row(target: Target, sessions: list[Session], before: str | None) -> str:
+    if not sessions and before is not None:
+        return before
     found = len(list((ROOT / "tests" / "fuzz" / "found" / target.name).glob("*")))
     if not sessions:
         return f"| {target.name} | 0 | 0 | | | | {found} | | | |\n"

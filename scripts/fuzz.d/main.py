@@ -35,7 +35,7 @@ def main() -> int:
     top = Path(wanted.corpus)
     chosen = [targets[name] for name in wanted.formats] or list(targets.values())
     if wanted.table:
-        PAGE.write_text(ledger.table(targets.values(), top))
+        PAGE.write_text(ledger.table(targets.values(), top, PAGE.read_text()))
         print(PAGE.relative_to(ROOT))
         return 0
     if wanted.again:
