@@ -44,7 +44,7 @@ JOB_MAY_KNOW = ("spec", "survey", "formats", "errors", "plain")
 
 # The rooms of an engine, and its modules that are in none. Modules on one row may know each other, rooms may not.
 SPARK_ROWS = (
-    ("planner", "transforms", "looks"),
+    ("planner", "comparing", "copying", "transforms", "looks"),
     ("findings",),
     ("deep", "reshaping", "showing"),
     ("survey", "restart", "endpoints", "schemas"),
@@ -52,13 +52,13 @@ SPARK_ROWS = (
     ("layout", "reading", "chains", "places", "bundles", "naming", "dividing"),
 )
 FLINK_ROWS = (
-    ("planner", "transforms", "looks"),
+    ("planner", "comparing", "copying", "transforms", "looks"),
     ("findings", "deep", "differing", "exporting"),
     ("survey", "showing"),
     ("rescaling", "choosing"),
     ("entries", "operators"),
     ("editing", "reading", "folders"),
-    ("places", "layout", "loose"),
+    ("places", "layout", "loose", "keys"),
 )
 ENGINE_ROW_OF = {
     engine: {part: number for number, parts in enumerate(rows) for part in parts}
@@ -69,7 +69,7 @@ PURE_ROOMS = (
     *("errors", "plain", "spec", "survey", "formats", "step", "world", "plan", "report"),
     *("reconfigure", "strategies"),
 )
-PURE_IN_ENGINES = ("layout", "planner", "transforms", "folding")
+PURE_IN_ENGINES = ("layout", "planner", "copying", "comparing", "transforms", "folding")
 OUTSIDE = frozenset(
     (
         *("fsspec", "hdfs", "http", "aiohttp", "requests", "urllib3", "socket", "socketserver", "ssl", "select"),

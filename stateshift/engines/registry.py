@@ -139,9 +139,12 @@ def _flink_identity(facts: Facts) -> str:
 
 
 def _flink_transforms() -> Mapping[str, Transform]:
-    from stateshift.engines.flink.transforms import TRANSFORMS
+    import tempfile
+    from functools import partial
 
-    return TRANSFORMS
+    from stateshift.engines.flink.transforms import RESCALE, TRANSFORMS, rescale
+
+    return {**TRANSFORMS, RESCALE: partial(rescale, scratch=tempfile.TemporaryFile)}
 
 
 def _flink_reader() -> EntriesReader:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from stateshift.engines.flink.choosing import metadata_of, places_of
 from stateshift.engines.flink.entries import canonical_sections, of_operator
+from stateshift.engines.flink.keys import hash_of, hashable
 from stateshift.engines.flink.reading import Streams
-from stateshift.engines.flink.rescaling import hash_of, hashable
 from stateshift.errors import FormatError, StorageError
 from stateshift.formats.flink.key_groups import key_group, prefix_bytes
 from stateshift.formats.flink.keyed_state import entries

@@ -172,14 +172,19 @@ def sections_of(handle: KeyGroups, streams: Streams) -> Iterator[tuple[int, byte
     """Group by group, in the order of the file: it is read once."""
     if handle.stream is None:
         return
-    parts = sections(tuple(handle.offsets), handle.stream.size)
-    whole = sorted((part, number) for number, part in enumerate(parts) if part is not None)
+    whole = in_file_order(handle, handle.stream.size)
     if not whole:
         return
     data = Stream(streams.chunks(handle.stream), "keyed state")
     data.take(whole[0][0][0])
     for (start, end), number in whole:
         yield handle.first + number, data.take(end - start)
+
+
+def in_file_order(handle: KeyGroups, end: int) -> list[tuple[tuple[int, int], int]]:
+    """Where each key group begins and ends that is not empty, with its place in the handle."""
+    parts = sections(tuple(handle.offsets), end)
+    return sorted((part, number) for number, part in enumerate(parts) if part is not None)
 
 
 def uncompressed(content: bytes) -> bytes:

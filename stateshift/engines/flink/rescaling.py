@@ -7,41 +7,45 @@ refuses (FLINK-5052).
     dealt      each entry's key is read and hashed, gets its group's number, and goes to that group. That each was in
                the group its hash says before is checked on the way: who hashes keys otherwise is refused
 
-    Rescaler(origins, parallelism, max_parallelism)
-      .keyed(subtask) -> Cut(first, offsets, content)
+    Rescaler(origins, parallelism, max_parallelism, scratch)
+      .keyed(subtask) -> Cut(first, offsets, size, content)
       .loose(subtask, role) -> Joined       role: operator, raw operator
 
-What is held in memory is what one new subtask gets, and of operator state all. Subtasks may number their states
-differently: one header is every new file's, that of the file with the most states, and entries of the others are
-renumbered.
+Of what is cut, one key group at a time is held in memory. What is united or dealt is sorted by key groups first, in a
+scratch file beyond some size (see `formats.sorting`), and kept in another for all new subtasks. Operator state is held
+as a whole. Subtasks may number their states differently: one header is every new file's, that of the file with the
+most states, and entries of the others are renumbered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from io import BytesIO
+from itertools import groupby, islice
+from struct import Struct
+from typing import TYPE_CHECKING
 
-from stateshift.engines.flink.entries import is_canonical, sections_of, uncompressed
+from stateshift.engines.flink.entries import in_file_order, is_canonical, sections_of, uncompressed
+from stateshift.engines.flink.keys import hash_of, hashable, key_of, shown
 from stateshift.engines.flink.loose import Held, Joined, joined
 from stateshift.engines.flink.reading import Streams
 from stateshift.errors import FormatError, Incompatible
-from stateshift.formats.flink.java_data import Input
 from stateshift.formats.flink.key_groups import (
     groups_of,
-    hash_fields,
-    hash_int,
-    hash_long,
-    hash_string,
     key_group,
     prefix_bytes,
 )
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.keyed_state import Header, StateInfo, decode_header, encode_section, entries
 from stateshift.formats.flink.metadata import OperatorState
-from stateshift.formats.flink.serializers import Serializer, Unknown, value
+from stateshift.formats.flink.serializers import Serializer
+from stateshift.storage.protocol import CHUNK, Content
 
-HASHED = ("StringSerializer", "IntSerializer", "LongSerializer", "ShortSerializer", "ByteSerializer")
+if TYPE_CHECKING:
+    from stateshift.formats.sorting import Scratch
+
 _COMPRESSED_AT = 4  # behind the version
 
 
@@ -59,7 +63,8 @@ class Cut:
 
     first: int
     offsets: tuple[int, ...]
-    content: bytes
+    size: int
+    content: Content
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,12 @@ class _File:
 
     def sections(self) -> Iterator[tuple[int, bytes]]:
         return sections_of(self.handle, self.streams)
+
+    def sizes(self) -> Iterator[tuple[int, int]]:
+        """Of the same, by what the metadata says: group and size."""
+        assert self.handle.stream is not None, "what has no file is left out"
+        for part, number in in_file_order(self.handle, self.handle.stream.size):
+            yield self.handle.first + number, part[1] - part[0]
 
 
 def why_not(operator: OperatorState, streams: Streams, max_parallelism: int, united: bool = False) -> str | None:
@@ -99,30 +110,26 @@ def why_not(operator: OperatorState, streams: Streams, max_parallelism: int, uni
     return None
 
 
-def hashable(serializer: Serializer | None) -> bool:
-    if serializer is None:
-        return False
-    tuples = serializer.name == "TupleSerializer" and all(map(hashable, serializer.inner))
-    return tuples or serializer.name in HASHED
-
-
 class Rescaler:
     """One operator's state, of one image or of several, and what of it each new subtask gets."""
 
-    def __init__(self, origins: Sequence[Origin], parallelism: int, max_parallelism: int) -> None:
-        self._origins = origins
+    def __init__(
+        self, origins: Sequence[Origin], parallelism: int, max_parallelism: int, scratch: Scratch = BytesIO
+    ) -> None:
+        self._origins, self._scratch = origins, scratch
         self._parallelism, self._max_parallelism = parallelism, max_parallelism
         self._files = _files(origins)
 
     def keyed(self, subtask: int) -> Cut:
         groups = groups_of(subtask, self._max_parallelism, self._parallelism)
         if not self._files:
-            return Cut(groups.start, (0,) * len(groups), b"")
-        if any(origin.operator.max_parallelism != self._max_parallelism for origin in self._origins):
-            return _dealt(self._files, groups, self._max_parallelism)
-        if len(self._origins) > 1:
-            return _united(self._files, groups, self._max_parallelism)
-        return _joined(self._files, groups)
+            return Cut(groups.start, (0,) * len(groups), 0, lambda: iter(()))
+        dealt = any(origin.operator.max_parallelism != self._max_parallelism for origin in self._origins)
+        return self._sorted.cut(groups) if dealt or len(self._origins) > 1 else _joined(self._files, groups)
+
+    @cached_property
+    def _sorted(self) -> Sorted:
+        return Sorted(self._files, self._max_parallelism, self._scratch)
 
     def loose(self, subtask: int, role: str) -> Joined:
         every = [held for origin in self._origins for held in _held(origin, role)]
@@ -204,17 +211,23 @@ def _is_same(one: StateInfo, other: StateInfo) -> bool:
 
 def _joined(files: list[_File], groups: range) -> Cut:
     """Sections as they are, but for their states' numbers where these differ."""
-    held: dict[int, bytes] = {}
-    for file in files:
-        own = range(file.handle.first, file.handle.first + file.handle.count)
-        near = max(own.start, groups.start) < min(own.stop, groups.stop)
-        for group, content in file.sections() if near else ():
-            if group not in groups:
-                continue
-            if group in held:
-                raise FormatError(f"key group {group} is in two subtasks", None, None)
-            held[group] = _with_numbers(file, content, group) if file.states else content
-    return _cut(files[0].head, groups, held)
+    own = [file for file in files if set(groups) & {group for group, _ in file.sizes()}]
+    places: dict[int, int] = {}
+    at = len(files[0].head)
+    for group, size in ((group, size) for file in own for group, size in file.sizes() if group in groups):
+        if group in places:
+            raise FormatError(f"key group {group} is in two subtasks", None, None)
+        places[group] = at
+        at += size
+
+    def content() -> Iterator[bytes]:
+        yield files[0].head
+        for file in own:
+            for group, section in file.sections():
+                if group in groups:
+                    yield _with_numbers(file, section, group) if file.states else section
+
+    return _cut(groups, places, at, content)
 
 
 def _with_numbers(file: _File, content: bytes, group: int) -> bytes:
@@ -223,18 +236,47 @@ def _with_numbers(file: _File, content: bytes, group: int) -> bytes:
         raise Incompatible("compressed state whose subtasks number their states differently cannot be joined",
                            hint="take a savepoint without compression")  # fmt: skip
     found = [(file.states[n], key, value) for n, key, value in entries(content, prefix_bytes(file.was), group)]
-    return encode_section(sorted(found, key=lambda entry: entry[0]))
+    made = encode_section(sorted(found, key=lambda entry: entry[0]))
+    if len(made) != len(content):
+        raise FormatError(f"key group {group} has a state in two places", None, None)
+    return made
 
 
-def _united(files: list[_File], groups: range, max_parallelism: int) -> Cut:
-    """The entries of all images in these groups."""
-    prefix = prefix_bytes(max_parallelism)
-    held: dict[int, list[_Entry]] = {}
-    for file in files:
-        for group, content in file.sections():
-            if group in groups:
-                held.setdefault(group, []).extend(_entries(file, content, prefix, group))
-    return _written(files, groups, held, prefix)
+class Sorted:
+    """The entries of all files, by the key groups that they belong to from now on."""
+
+    def __init__(self, files: list[_File], becomes: int, scratch: Scratch) -> None:
+        self._places: dict[int, tuple[int, int]] = {}
+        self._file = scratch()
+        head = bytearray(files[0].head)
+        head[_COMPRESSED_AT] = 0
+        self._head = bytes(head)
+        several, prefix, at = len({file.image for file in files}) > 1, prefix_bytes(becomes), 0
+        for group, found in _by_group(files, becomes, scratch):
+            if several:
+                _refuse_in_two(found)
+            number = group.to_bytes(prefix, "big")
+            section = encode_section([(entry.number, number + entry.key, entry.value) for entry in found])
+            self._file.write(section)
+            self._places[group] = at, len(section)
+            at += len(section)
+
+    def cut(self, groups: range) -> Cut:
+        """They lie behind each other, as in the file that they come to."""
+        own = {group: self._places[group] for group in groups if group in self._places}
+        begin = min((start for start, _ in own.values()), default=0)
+        end = max((start + size for start, size in own.values()), default=begin)
+        places = {group: len(self._head) + start - begin for group, (start, _) in own.items()}
+
+        def content() -> Iterator[bytes]:
+            yield self._head
+            self._file.seek(begin)
+            left = end - begin
+            while left and (chunk := self._file.read(min(left, CHUNK))):
+                left -= len(chunk)
+                yield chunk
+
+        return _cut(groups, places, len(self._head) + end - begin, content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,45 +290,60 @@ class _Entry:
     value: bytes
 
 
-def _entries(file: _File, content: bytes, prefix: int, group: int) -> Iterator[_Entry]:
-    assert file.header is not None, "asked before: why_not"
-    plain = uncompressed(content) if file.header.compressed else content
-    for state, key, raw in entries(plain, prefix, group):
-        yield _Entry(file, state, file.states[state] if file.states else state, key[prefix:], raw)
+_SORTED_BY = Struct(">HHQ")  # group, number, and the entry's own number: an order of its own is kept
+_BEHIND = Struct(">HHI")  # the file's number, the state in it, the size of the key that follows
+_AT_ONCE = 1 << 15
 
 
-def _dealt(files: list[_File], groups: range, becomes: int) -> Cut:
-    """The entries whose keys belong to these groups from now on."""
-    held: dict[int, list[_Entry]] = {}
-    for file in files:
+def _by_group(files: list[_File], becomes: int, scratch: Scratch) -> Iterator[tuple[int, list[_Entry]]]:
+    """Group by group, and in each by the states' new numbers."""
+    from stateshift.formats.blocks import block_of  # loads Arrow, for which no other plan should wait
+    from stateshift.formats.sorting import SortedPiles
+
+    piles = SortedPiles(scratch)
+    records = _records(files, becomes)
+    while some := list(islice(records, _AT_ONCE)):
+        piles.add(0, block_of(some))
+    rows = (row for block in piles.pile(0).blocks() for row in block.records())
+    for group, own in groupby(rows, key=lambda row: _SORTED_BY.unpack_from(row[0])[0]):
+        yield group, [_entry(files, key, packed or b"") for key, packed in own]
+
+
+def _records(files: list[_File], becomes: int) -> Iterator[tuple[bytes, bytes]]:
+    count = 0
+    for index, file in enumerate(files):
         for group, content in file.sections():
-            for entry in _entries(file, content, prefix_bytes(file.was), group):
-                code = _hash(entry)
-                if key_group(code, file.was) != group:
-                    raise Incompatible(
-                        f"a key of group {group} does not belong there by its hash: the job hashes its keys in a way "
-                        "of its own",
-                        hint="its max parallelism cannot be changed from outside",
-                    )
-                there = key_group(code, becomes)
-                if there in groups:
-                    held.setdefault(there, []).append(entry)
-    return _written(files, groups, held, prefix_bytes(becomes))
+            for state, number, key, raw in _entries(file, content, group):
+                there = group if file.was == becomes else _dealt_to(file, state, key, group, becomes)
+                behind = _BEHIND.pack(index, state, len(key))
+                yield _SORTED_BY.pack(there, number, count), b"".join((behind, key, raw))
+                count += 1
 
 
-def _written(files: list[_File], groups: range, held: dict[int, list[_Entry]], prefix: int) -> Cut:
-    if len({file.image for file in files}) > 1:
-        for found in held.values():
-            _refuse_in_two(found)
-    head = bytearray(files[0].head)
-    head[_COMPRESSED_AT] = 0
-    ordered = {
-        group: encode_section(
-            [(e.number, group.to_bytes(prefix, "big") + e.key, e.value) for e in sorted(found, key=lambda e: e.number)]
+def _entry(files: list[_File], sorted_by: bytes, packed: bytes) -> _Entry:
+    _, number, _ = _SORTED_BY.unpack(sorted_by)
+    index, state, size = _BEHIND.unpack_from(packed)
+    key_end = _BEHIND.size + size
+    return _Entry(files[index], state, number, packed[_BEHIND.size : key_end], packed[key_end:])
+
+
+def _entries(file: _File, content: bytes, group: int) -> Iterator[tuple[int, int, bytes, bytes]]:
+    """State, its number from now on, key without the group's number, and value."""
+    assert file.header is not None, "asked before: why_not"
+    plain, prefix = uncompressed(content) if file.header.compressed else content, prefix_bytes(file.was)
+    for state, key, raw in entries(plain, prefix, group):
+        yield state, file.states[state] if file.states else state, key[prefix:], raw
+
+
+def _dealt_to(file: _File, state: int, key: bytes, group: int, becomes: int) -> int:
+    assert file.header is not None, "asked before: why_not"
+    code = hash_of(file.header, state, key)
+    if key_group(code, file.was) != group:
+        raise Incompatible(
+            f"a key of group {group} does not belong there by its hash: the job hashes its keys in a way of its own",
+            hint="its max parallelism cannot be changed from outside",
         )
-        for group, found in held.items()
-    }
-    return _cut(bytes(head), groups, ordered)
+    return key_group(code, becomes)
 
 
 def _refuse_in_two(found: list[_Entry]) -> None:
@@ -303,69 +360,23 @@ def _refuse_in_two(found: list[_Entry]) -> None:
 
 def _key_of(entry: _Entry) -> tuple[int | None, bytes]:
     """Its key; else all that stands in front of its value."""
-    header = entry.file.header
-    assert header is not None, "asked before: why_not"
-    if header.key is None:
-        return entry.number, entry.key
-    data, start = Input(entry.key, "a key"), _start(header, entry.state)
-    data.take(start)
-    try:
-        value(header.key, data)
-    except Unknown:
-        return entry.number, entry.key
-    return None, entry.key[start : data.at]
+    found = key_of(_header_of(entry), entry.state, entry.key)
+    return (entry.number, entry.key) if found is None else (None, found)
 
 
 def _shown(entry: _Entry) -> str:
     number, key = _key_of(entry)
-    header = entry.file.header
-    readable = number is None and header is not None and header.key is not None
-    return repr(value(header.key, Input(key, "a key"))) if readable else key.hex()  # type: ignore[union-attr,arg-type]
+    return shown(_header_of(entry), key) if number is None else key.hex()
 
 
-def _known(header: Header) -> Serializer:
-    assert header.key is not None, "asked before: why_not"
-    return header.key
-
-
-def _start(header: Header, state: int) -> int:
-    """Where the key begins: a timer's time stands in front of it."""
-    return 8 if header.states[state].kind == "timers" else 0
-
-
-def _hash(entry: _Entry) -> int:
+def _header_of(entry: _Entry) -> Header:
     assert entry.file.header is not None, "asked before: why_not"
-    return hash_of(entry.file.header, entry.state, entry.key)
+    return entry.file.header
 
 
-def hash_of(header: Header, state: int, key: bytes) -> int:
-    """Of the key that an entry begins with; of a timer, behind its time."""
-    data = Input(key, "a key")
-    data.take(_start(header, state))
-    return _code(_known(header), value(_known(header), data))
-
-
-def _code(serializer: Serializer, found: Any) -> int:
-    if found is None:
-        return 0
-    match serializer.name:
-        case "StringSerializer":
-            return hash_string(found)
-        case "LongSerializer":
-            return hash_long(found)
-        case "TupleSerializer":
-            return hash_fields([_code(inner, one) for inner, one in zip(serializer.inner, found, strict=True)])
-    return hash_int(found)
-
-
-def _cut(head: bytes, groups: range, held: dict[int, bytes]) -> Cut:
-    offsets, pieces, at = [], [head], len(head)
-    for group in groups:
-        content = held.get(group, b"")
-        offsets.append(at if content else 0)
-        pieces.append(content)
-        at += len(content)
-    return Cut(groups.start, tuple(offsets), b"".join(pieces) if any(offsets) else b"")
+def _cut(groups: range, places: Mapping[int, int], size: int, content: Content) -> Cut:
+    offsets = tuple(places.get(group, 0) for group in groups)
+    return Cut(groups.start, offsets, size, content) if places else Cut(groups.start, offsets, 0, lambda: iter(()))
 
 
 def _first(handle: object) -> int | None:

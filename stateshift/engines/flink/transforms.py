@@ -12,19 +12,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
-from typing import Any
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
 
 from stateshift.engines.flink.editing import Loose, Part, Taken, WrittenAnew, united
 from stateshift.engines.flink.loose import Joined
 from stateshift.engines.flink.places import places
 from stateshift.engines.flink.reading import Streams, decoded
-from stateshift.engines.flink.rescaling import Cut, Origin, Rescaler
+from stateshift.engines.flink.rescaling import Origin, Rescaler
 from stateshift.formats.flink.metadata import encode_metadata
 from stateshift.formats.stream import Stream
 from stateshift.storage.protocol import CHUNK, Content
 from stateshift.world import Transform
+
+if TYPE_CHECKING:
+    from stateshift.formats.sorting import Scratch
 
 KEEP, CUT, METADATA, RESCALE = "flink.keep", "flink.cut", "flink.metadata", "flink.rescale"
 
@@ -67,7 +70,9 @@ def metadata(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[
     return (made,)
 
 
-def rescale(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+def rescale(
+    options: Mapping[str, Any], inputs: Sequence[Content], scratch: Scratch = BytesIO
+) -> Sequence[Content]:
     """Inputs are, image by image, its metadata and its files of the operator, by the paths that the options name.
     Outputs are a file for each new subtask; for each role of operator state that is written anew too, one each; and
     what `metadata` is told of them."""
@@ -81,30 +86,20 @@ def rescale(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[C
             count = 1 + len(origin["paths"])
             origins.append(_origin(origin, left[:count]))
             left = left[count:]
-        return Rescaler(origins, options["parallelism"], options["max_parallelism"])
+        return Rescaler(origins, options["parallelism"], options["max_parallelism"], scratch)
 
-    # What was made is made again only for who reads it a second time; its size is kept for the summary.
-    cuts: dict[int, tuple[Cut, int]] = {}
-    joins: dict[tuple[int, str], Joined] = {}
-
-    def cut_of(number: int) -> bytes:
-        made = rescaler().keyed(number)
-        cuts[number] = replace(made, content=b""), len(made.content)
-        return made.content
-
+    @cache
     def loose_of(number: int, role: str) -> Joined:
-        if (number, role) not in joins:
-            joins[number, role] = rescaler().loose(number, role)
-        return joins[number, role]
+        return rescaler().loose(number, role)
 
     def summary() -> Iterator[bytes]:
-        parts = []
-        for number, name in enumerate(names):
-            if number not in cuts:
-                cut_of(number)
-            made, size = cuts[number]
-            parts.append(Part(name, size, made.first, made.offsets, tuple(told(number))))
-        yield json.dumps(WrittenAnew(options["operator"], options["max_parallelism"], tuple(parts)).plain()).encode()
+        cuts = [rescaler().keyed(number) for number in range(len(names))]
+        parts = [
+            Part(name, made.size, made.first, made.offsets, tuple(told(number)))
+            for number, (name, made) in enumerate(zip(names, cuts, strict=True))
+        ]
+        made = WrittenAnew(options["operator"], options["max_parallelism"], tuple(parts))
+        yield json.dumps(made.plain(), sort_keys=True).encode()
 
     def told(number: int) -> Iterator[Loose]:
         for role, files in roles.items():
@@ -112,7 +107,7 @@ def rescale(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[C
             yield Loose(role, files[number], len(made.content), made.states)
 
     def keyed_file(number: int) -> Content:
-        return lambda: iter((cut_of(number),))
+        return lambda: rescaler().keyed(number).content()
 
     def loose_file(number: int, role: str) -> Content:
         return lambda: iter((loose_of(number, role).content,))

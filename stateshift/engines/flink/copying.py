@@ -1,0 +1,147 @@
+"""What is brought to the target of a Flink plan: files as they are, parts of files, metadata of the sources, and state
+that is written anew. Pure.
+
+    copies(surveys, choice, target, deal)     steps, an image each and then some
+    names_anew(choice, anew), loose_names     what the files of an operator are called that is written anew
+    summary(anew), kept(number)               where is told what is in them; where a source's metadata is
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+
+from stateshift.engines.bundles import bundled
+from stateshift.engines.flink import layout
+from stateshift.engines.flink.choosing import Anew, Choice, Dealing, metadata_of, places_of
+from stateshift.engines.flink.editing import Taken
+from stateshift.engines.flink.transforms import CUT, KEEP, RESCALE
+from stateshift.formats.flink.references import references
+from stateshift.formats.flink.stream_handles import Segment, files_of
+from stateshift.formats.marks import FOLDER
+from stateshift.step import AnyStep, CopyFiles, TransformShard
+from stateshift.step.files import Elsewhere
+from stateshift.survey import FileInfo, Image, Survey
+
+
+def copies(
+    surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing
+) -> Iterator[AnyStep]:
+    yield from _as_they_are(surveys, choice, target, deal)
+    yield from _anew(surveys, choice, target, deal)
+
+
+def _as_they_are(
+    surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing
+) -> Iterator[AnyStep]:
+    for number, (survey, taken) in enumerate(zip(surveys, choice.taken, strict=True)):
+        image = survey.images[0]
+        infos = {file.path: file for file in survey.files}
+        wanted = _wanted(image, taken, {own: one for (n, own), one in deal.by_source.items() if n == number})
+        same = [infos[path] for path, parts in wanted.items() if list(parts) == [(path, None)]]
+        for bundle, items in enumerate(bundled(same)):
+            yield CopyFiles(f"copy/{number}-{bundle}", survey.location, target, tuple(items))
+        others = {path: parts for path, parts in wanted.items() if list(parts) != [(path, None)]}
+        whole = [(infos[path], name) for path, parts in others.items() for name, part in parts if part is None]
+        yield from _renamed(f"copy/{number}-named", survey.location, target, whole)
+        cut = {path: [(n, p) for n, p in parts if p is not None] for path, parts in others.items()}
+        for index, (path, pieces) in enumerate((path, pieces) for path, pieces in cut.items() if pieces):
+            yield TransformShard(
+                name=f"copy/{number}-cut-{index}",
+                transform=CUT,
+                options={"pieces": [list(part) for _, part in pieces]},
+                source=survey.location,
+                inputs=(infos[path],),
+                target=target,
+                outputs=tuple(name for name, _ in pieces),
+            )
+        metadata = infos[layout.under(image.path, layout.METADATA)]
+        yield from _renamed(f"copy/{number}-metadata", survey.location, target, [(metadata, kept(number))])
+
+
+def _wanted(
+    image: Image, taken: Taken, anew: Mapping[str, Anew]
+) -> dict[str, dict[tuple[str, tuple[int, int] | None], None]]:
+    """Path in the source -> what becomes of it: (name in the target, the piece of it or all); but for what is
+    written anew."""
+    places, found = places_of(image), dict[str, dict[tuple[str, tuple[int, int] | None], None]]()
+    for reference in references(metadata_of(image)):
+        one = anew.get(reference.operator)
+        if reference.operator not in taken.operators or (one is not None and reference.role in ("keyed", *one.loose)):
+            continue
+        for file in files_of(reference.stream):
+            path = places.path_of(file)
+            assert path is not None, "what lies elsewhere is refused before"
+            part = (file.start, file.size) if isinstance(file, Segment) and not reference.whole else None
+            found.setdefault(path, {})[taken.name(file, reference.whole), part] = None
+    return found
+
+
+def _anew(
+    surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing
+) -> Iterator[TransformShard]:
+    """An operator's state for other subtasks, or that of several images' as one: a step each."""
+    for one in deal.anew:
+        origins, inputs = [], []
+        for number, operator in one.sources:
+            survey, places = surveys[number], choice.taken[number].places
+            image, infos = survey.images[0], {file.path: file for file in survey.files}
+            paths = _paths_of(image, operator, ("keyed", *one.loose))
+            origins.append({**places.plain(), "operator": operator, "paths": list(paths)})
+            files = (infos[layout.under(image.path, layout.METADATA)], *(infos[path] for path in paths))
+            inputs.append(Elsewhere(survey.location, files))
+        names, loose = names_anew(choice, one), loose_names(choice, one)
+        yield TransformShard(
+            name=f"copy/anew-{one.operator}",
+            transform=RESCALE,
+            options={"origins": origins, "operator": one.operator, "parallelism": one.parallelism,
+                     "max_parallelism": one.max_parallelism, "names": list(names), "loose": loose},
+            source=inputs[0].location,
+            inputs=inputs[0].files,
+            target=target,
+            outputs=(*names, *(name for own in loose.values() for name in own), summary(one)),
+            beside=tuple(inputs[1:]),
+        )  # fmt: skip
+
+
+def _paths_of(image: Image, operator: str, roles: Sequence[str]) -> tuple[str, ...]:
+    places = places_of(image)
+    own = (r for r in references(metadata_of(image)) if r.operator == operator and r.role in roles)
+    return tuple(dict.fromkeys(p for r in own for f in files_of(r.stream) if (p := places.path_of(f)) is not None))
+
+
+def names_anew(choice: Choice, one: Anew, role: str = "") -> tuple[str, ...]:
+    """Made of where its state comes from: of whatever is run again, they are the same."""
+    places = (choice.taken[number].places for number, _ in one.sources)
+    known = " ".join((*(f"{place.root}/{place.image}" for place in places), one.operator, str(one.parallelism), role))
+    return tuple(str(uuid.uuid5(uuid.NAMESPACE_URL, f"{known} {subtask}")) for subtask in range(one.parallelism))
+
+
+def loose_names(choice: Choice, one: Anew) -> dict[str, list[str]]:
+    return {role: list(names_anew(choice, one, role)) for role in one.loose}
+
+
+def summary(one: Anew) -> str:
+    return f"{FOLDER}/anew-{one.operator}.json"
+
+
+def _renamed(
+    name: str, source: str, target: str, files: list[tuple[FileInfo, str]]
+) -> Iterator[TransformShard]:
+    """Files as they are, under other names."""
+    names = {info.path: given for info, given in files}
+    for number, bundle in enumerate(bundled([info for info, _ in files])):
+        yield TransformShard(
+            name=f"{name}-{number}",
+            transform=KEEP,
+            options={},
+            source=source,
+            inputs=tuple(bundle),
+            target=target,
+            outputs=tuple(names[info.path] for info in bundle),
+        )
+
+
+def kept(number: int) -> str:
+    """Where the target keeps what the metadata of an image was."""
+    return f"{FOLDER}/source-{number}{layout.METADATA}"
