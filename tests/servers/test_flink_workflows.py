@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.support import ROOT
-from tests.servers.flink_ground import Ground
+from tests.servers.flink_ground import KEYS, Ground
 from tests.support.flink import jar, until
-from tests.support.servers import group
+from tests.support.servers import CATALOG, Flink, downloads, group
 
 pytestmark = pytest.mark.servers
 EXAMPLES = ROOT / "configs" / "examples"
@@ -75,6 +75,29 @@ def test_a_job_of_an_older_flink_goes_to_the_newest_and_back(three: Ground) -> N
     spec = newest.spec({key: value for key, value in back.items() if value is not None})
     assert newest.said("apply", spec, "--yes", "--workdir", workdir)["state"] == "finished"
     newest.goes_on("orders")
+
+
+def test_a_job_of_an_application_cluster_goes_to_a_session_cluster(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its cluster goes when it has ended with its savepoint, and is asked for nothing after that."""
+    lib = downloads.flink("2.3.0")
+    words = ("--counters", "orders", "--keys", str(KEYS), "--output", str(tmp_path / "out"), "--checkpoint-ms", "300",
+             "--parallelism", "2")  # fmt: skip
+    alone = Flink("flink-app", "2.3.0", True, (str(jar(lib)), "jobs.Count", *words))
+    monkeypatch.setitem(CATALOG, alone.name, alone)
+    with group(tmp_path_factory.mktemp("flinks"), "flink-app", "flink-b") as servers:
+        ground = Ground(servers, tmp_path, ("flink-app", "flink-b"))
+        (job,) = until(lambda: ground.here.ask("/jobs/overview")["jobs"])
+        until(lambda: len(ground.written("orders")) > 100)
+        plain = json.loads(ground.spec(ground.job("orders", job["jid"], source_submit=None)).read_text())
+        plain["clusters"]["old"]["application"] = True
+        plain["jobs"][0].pop("source_submit")
+        spec = tmp_path / "application.json"
+        spec.write_text(json.dumps(plain))
+        assert ground.applied(spec)["state"] == "finished"
+        until(lambda: servers.state("flink-app").pids["jobmanager"] is None)
+        Ground(servers, tmp_path, ("flink-b", "flink-b")).goes_on("orders")
 
 
 @pytest.mark.slow

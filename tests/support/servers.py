@@ -26,6 +26,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts" / "servers.d
 
 from servers import NAMES, Failed, Servers, State, Unavailable, downloads, hadoop, ports, processes, spark
 from servers.catalog import CATALOG, named
+from servers.flink import Flink
 from servers.place import Place, Role
 from servers.s3 import CREDENTIALS as S3_CREDENTIALS
 from servers.server import Server, Stage
@@ -33,8 +34,9 @@ from servers.server import Server, Stage
 SERVERS_D = Path(__file__).resolve().parents[2] / "scripts" / "servers.d"
 
 __all__ = [
-    "CATALOG", "NAMES", "S3_CREDENTIALS", "SERVERS_D", "Failed", "Place", "Role", "Server", "Servers", "Stage", "State",
-    "Unavailable", "command", "downloads", "group", "hadoop", "in_their_python", "named", "ports", "processes", "spark",
+    "CATALOG", "NAMES", "S3_CREDENTIALS", "SERVERS_D", "Failed", "Flink", "Place", "Role", "Server", "Servers", "Stage",
+    "State", "Unavailable", "command", "downloads", "group", "hadoop", "in_their_python", "named", "ports", "processes",
+    "spark",
 ]  # fmt: skip
 
 

@@ -4,6 +4,8 @@ STATESHIFT_FLINK_VERSION_A and _B name other versions than the newest; STATESHIF
 `key: value`, which go before ours. Both are looked for in the environment of the servers, too, and hold until the
 server is stopped: what crashed is started again as it was. flink-1.20 is an older Flink beside these two.
 
+With an `application` (a jar, its class and its arguments) it is a cluster of that one instead, which goes with it.
+
 The distribution's scripts compute how a TaskManager's memory is divided; its package does not carry them, and so all
 parts are told here. What a job leaves without being told where lies in the server's folder, and goes with it.
 """
@@ -28,6 +30,7 @@ ENTRY_POINTS = {
     "jobmanager": "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint",
     "taskmanager": "org.apache.flink.runtime.taskexecutor.TaskManagerRunner",
 }
+APPLICATION = "org.apache.flink.container.entrypoint.StandaloneApplicationClusterEntryPoint"
 # A gigabyte, of which RocksDB has a quarter. Flink refuses to start if the parts of a sum do not add up.
 MEMORY = {
     "taskmanager.cpu.cores": "2.0",
@@ -69,6 +72,7 @@ class Flink(Server):
     name: str
     version: str
     apart: bool = False
+    application: tuple[str, ...] = ()
 
     @property
     def ports(self) -> tuple[str, ...]:
@@ -130,7 +134,11 @@ class Flink(Server):
                    *MODULES, f"-Dlog4j.configurationFile={(conf / 'log4j.properties').as_uri()}")  # fmt: skip
         env = {"FLINK_CONF_DIR": str(conf), "FLINK_LIB_DIR": str(lib),
                "FLINK_PLUGINS_DIR": str(place.folder / "plugins")}  # fmt: skip
-        return Role(name, (*options, "-cp", f"{lib}/*", ENTRY_POINTS[name], "--configDir", str(conf)), answers, env)
+        path, words = f"{lib}/*", (ENTRY_POINTS[name], "--configDir", str(conf))
+        if self.application and name == "jobmanager":
+            jar, main, *arguments = self.application
+            path, words = f"{path}:{jar}", (APPLICATION, *words[1:], "--job-classname", main, *arguments)
+        return Role(name, (*options, "-cp", path, *words), answers, env)
 
 
 def _overview(place: Place) -> dict[str, Any]:
