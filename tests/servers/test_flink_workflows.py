@@ -97,7 +97,7 @@ def test_a_job_of_an_application_cluster_goes_to_a_session_cluster(
         spec.write_text(json.dumps(plain))
         assert ground.applied(spec)["state"] == "finished"
         until(lambda: servers.state("flink-app").pids["jobmanager"] is None)
-        Ground(servers, tmp_path, ("flink-b", "flink-b")).goes_on("orders")
+        Ground(servers, tmp_path, ("flink-b",)).goes_on("orders")
 
 
 @pytest.mark.slow

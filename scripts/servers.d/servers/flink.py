@@ -135,9 +135,11 @@ class Flink(Server):
         env = {"FLINK_CONF_DIR": str(conf), "FLINK_LIB_DIR": str(lib),
                "FLINK_PLUGINS_DIR": str(place.folder / "plugins")}  # fmt: skip
         path, words = f"{lib}/*", (ENTRY_POINTS[name], "--configDir", str(conf))
-        if self.application and name == "jobmanager":
+        if self.application:
             jar, main, *arguments = self.application
-            path, words = f"{path}:{jar}", (APPLICATION, *words[1:], "--job-classname", main, *arguments)
+            path = f"{path}:{jar}"
+            if name == "jobmanager":
+                words = (APPLICATION, *words[1:], "--job-classname", main, *arguments)
         return Role(name, (*options, "-cp", path, *words), answers, env)
 
 
