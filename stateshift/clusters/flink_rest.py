@@ -16,9 +16,12 @@ files alone: with `claim` it would delete them, and they may be the only copy.
 
 While something is waited for, Flink may be silent for `outage_seconds`: its JobManager may be started anew.
 `application` says that this is a cluster of one application, which goes when the application has ended; it takes no
-submissions. A job that failed before it was anything (its savepoint did not fit, say) was not started: the tag's next
-attempt has another id. Flink forgets jobs an hour after they ended, and all of them when its JobManager is started anew
-without high availability: one that we know of and it does not is `unknown`.
+submissions, and where it does not answer, its job has ended. It may go before it has told where the savepoint is, which
+is then looked for where it was to be (`Gone`).
+
+A job that failed before it was anything (its savepoint did not fit, say) was not started: the tag's next attempt has
+another id. Flink forgets jobs an hour after they ended, and all of them when its JobManager is started anew without
+high availability: one that we know of and it does not is `unknown`.
 """
 
 from __future__ import annotations
@@ -133,7 +136,13 @@ class FlinkRest:
             status = self.find(request.tag)
             if status.state is not JobState.ABSENT:
                 return status
-        calls, found = self._calls(None), self._sources(request)
+        calls = self._calls(None)
+        try:
+            found = self._sources(request)
+        except Unanswered as silent:
+            if not self.options.get("application"):
+                raise
+            return JobStatus(JobState.FINISHED, None, f"its cluster went with it: {silent.fact}")
         if not found:
             return JobStatus(JobState.ABSENT)
         return status_of(calls, next((job for job in found if job.state.alive), found[-1]), False)

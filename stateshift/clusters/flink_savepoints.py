@@ -21,7 +21,7 @@ from typing import Any
 from stateshift.clusters.flink_calls import FlinkCalls
 from stateshift.clusters.flink_values import Checkpoint, Job
 from stateshift.clusters.noted import Notes
-from stateshift.clusters.protocol import SavepointRequest
+from stateshift.clusters.protocol import Gone, SavepointRequest
 from stateshift.clusters.rest import Unanswered, through_outages
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
@@ -170,9 +170,15 @@ class _Taking:
         try:
             return wait_for(patient, max(0.0, until - time.monotonic()), self.interrupt)
         except Unanswered as silent:
-            if look == self._ended and self.calls.options.get("application"):
+            begun = self._noted.get("begun")
+            if begun is None or not (self.ends and self.calls.options.get("application")):
+                raise silent
+            if look == self._ended:
                 return True  # a cluster of one application goes when the application has ended
-            raise silent
+            fact = f"{self.request.job_id} was asked for a savepoint, and its cluster is gone"
+            hint = f"look for the savepoint below {self.request.directory}: if there is one, it is the job's image"
+            cluster, job = self.calls.cluster, self.request.job_id
+            raise Gone(fact, float(begun), cluster=cluster, job=job, hint=hint) from silent
 
     def _job(self) -> Job:
         job = self.calls.job(self.request.job_id)

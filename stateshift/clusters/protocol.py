@@ -21,7 +21,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
+
+from stateshift.errors import ClusterError
 
 
 class JobState(StrEnum):
@@ -106,6 +108,15 @@ class RunningJob:
     state: JobState
     settings: Mapping[str, object] = field(default_factory=dict)
     vertices: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
+
+
+class Gone(ClusterError):
+    """A cluster of one application went with its job before it could say where the savepoint is. `since` is when we
+    began, in seconds since 1970."""
+
+    def __init__(self, fact: str, since: float, **more: Any) -> None:
+        super().__init__(fact, **more)
+        self.since = since
 
 
 class Cluster(Protocol):

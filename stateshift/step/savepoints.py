@@ -6,16 +6,22 @@ one."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
-from stateshift.clusters.protocol import SavepointCluster, SavepointRequest, StopRequest, Submission
-from stateshift.errors import ClusterError
+from stateshift.clusters.protocol import Gone, SavepointCluster, SavepointRequest, StopRequest, Submission
+from stateshift.errors import ClusterError, FormatError
+from stateshift.formats.flink.metadata import decode_metadata
 from stateshift.formats.flink.names import METADATA
+from stateshift.formats.flink.properties import decode_properties
 from stateshift.step.marks import NoFiles, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.world import World
+
+ENDING = ("Suspend Savepoint", "Terminate Savepoint")
+CLOCKS_APART = 60.0  # seconds that a storage's clock may be behind ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +55,24 @@ class TakeSavepoint(NoFiles):
 
     def run(self, world: World) -> Evidence:
         began = world.clock.now()
-        image = _cluster(world, self.cluster).savepoint(self._request(world))
+        try:
+            image = _cluster(world, self.cluster).savepoint(self._request(world))
+        except Gone as gone:
+            image = self._left_behind(world, gone)
         return {"image": image, "job_id": self.job_id, "at": began, "seconds": world.clock.now() - began}
+
+    def _left_behind(self, world: World, gone: Gone) -> str:
+        """Where the savepoint is that ended the job, by what it says of itself: Flink names its folder after the job,
+        and writes its metadata last."""
+        storage = world.storage(self.directory)
+        name = re.compile(rf"savepoint-{re.escape(self.job_id[:6])}-[0-9a-f]{{12}}/{METADATA}")
+        found = {file.path: file.modified for file in storage.list() if name.fullmatch(file.path)}
+        since = gone.since - CLOCKS_APART
+        new = [path for path, modified in found.items() if modified is None or modified >= since]
+        ours = [path for path in new if ended_with(storage.read(path))]
+        if len(ours) != 1:
+            raise gone
+        return f"{self.directory.rstrip('/')}/{ours[0].rpartition('/')[0]}"
 
     def _request(self, world: World) -> SavepointRequest:
         return SavepointRequest(
@@ -88,6 +110,15 @@ class TakeSavepoint(NoFiles):
 
     def _state(self, cluster: SavepointCluster) -> Any:
         return cluster.find_source(StopRequest(self.job, "", options={"job_ids": [self.job_id]})).state
+
+
+def ended_with(content: bytes) -> bool:
+    """Whether a job was to end with this savepoint, by its metadata."""
+    try:
+        properties = decode_properties(decode_metadata(content).properties)
+    except FormatError:
+        return False
+    return properties is not None and properties.name in ENDING
 
 
 def _cluster(world: World, name: str) -> SavepointCluster:

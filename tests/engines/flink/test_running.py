@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stateshift.clusters.memory_flink import MemoryFlink
+from stateshift.clusters.protocol import Gone, SavepointRequest
 from stateshift.errors import ClusterError, PlanError, StateshiftError
 from stateshift.formats.uid import flink_operator_id
 from stateshift.spec import Spec, parse_spec
@@ -60,6 +61,45 @@ def test_a_running_job_ends_with_its_savepoint_and_starts_from_the_new_one(tmp_p
     assert list(flink.savepoints.values()) == [f"{TAKEN}/savepoint-1"]
     assert "_metadata" in ground.held(TARGET)
     assert [running.state for running in flink.running("orders-id")] == ["finished"]
+
+
+def lost_by(flink: MemoryFlink, monkeypatch: pytest.MonkeyPatch, ground: Ground, name: str, case: str = TWO) -> None:
+    """A cluster of one application that goes with its job, before it can say where the savepoint is."""
+    def gone(request: SavepointRequest) -> str:
+        flink.jobs.clear()
+        if name:
+            top = golden.FOLDER / case / golden.told(case)["image"]
+            for file in sorted(top.iterdir()):
+                put(ground.disk.open(f"{TAKEN}/{name}"), file.name, file.read_bytes())
+        raise Gone("its cluster is gone", 0.0, cluster="old", job=request.job_id)
+
+    monkeypatch.setattr(flink, "savepoint", gone)
+
+
+def test_a_savepoint_that_a_cluster_did_not_live_to_tell_is_found_where_it_was_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ground, flink = place(tmp_path)
+    lost_by(flink, monkeypatch, ground, "savepoint-orders-0123456789ab")
+    assert ground.apply(spec_of()).state == "finished"
+    wanted = golden.looked_at(ground.disk, f"{TAKEN}/savepoint-orders-0123456789ab")[1].images[0]
+    found = golden.looked_at(ground.disk, TARGET)[1].images[0]
+    assert {o.id for o in found.operators} == {o.id for o in wanted.operators}
+
+
+@pytest.mark.parametrize(("name", "case"), [
+    ("", TWO),  # none at all
+    ("savepoint-others-0123456789ab", TWO),  # of another job
+    ("savepoint-orders-0123456789ab", "flink-2.3.0/count-saved"),  # of a job that went on after it
+])  # fmt: skip
+def test_what_did_not_end_the_job_is_not_taken_for_its_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, case: str
+) -> None:
+    ground, flink = place(tmp_path)
+    lost_by(flink, monkeypatch, ground, name, case)
+    with pytest.raises(ClusterError, match="its cluster is gone"):
+        ground.apply(spec_of())
+    assert ground.held(TARGET) == {}
 
 
 def test_the_plan_of_a_running_job_takes_a_savepoint_and_says_what_comes_later(tmp_path: Path) -> None:
