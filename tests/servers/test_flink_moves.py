@@ -92,6 +92,7 @@ def test_two_jobs_of_one_jar_that_count_other_keys_become_one(ground: Ground, mo
         assert len(own) > 100 and faults(own, 4, 0, len(own)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.row("IF-7")
 def test_two_jobs_that_count_the_same_keys_do_not_become_one_by_a_union(ground: Ground) -> None:
     """Nothing is published; taken back, both run again from their savepoints."""
@@ -111,7 +112,8 @@ def test_two_jobs_that_count_the_same_keys_do_not_become_one_by_a_union(ground: 
 
 @pytest.mark.row("IF-12")
 @pytest.mark.parametrize(("was", "becomes", "kind", "most"), [
-    (2, 3, "string", None), (4, 1, "long", None), (2, 2, "string", 200), (2, 3, "long", 32),
+    (2, 3, "string", None), pytest.param(4, 1, "long", None, marks=pytest.mark.slow),
+    pytest.param(2, 2, "string", 200, marks=pytest.mark.slow), (2, 3, "long", 32),
 ])  # fmt: skip
 def test_a_job_goes_on_with_another_parallelism_and_another_number_of_key_groups(
     ground: Ground, was: int, becomes: int, kind: str, most: int | None

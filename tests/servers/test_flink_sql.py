@@ -161,6 +161,7 @@ def test_a_job_of_sql_goes_to_another_cluster_and_counts_on(ground: Ground) -> N
     ground.goes_on(ground.there)
 
 
+@pytest.mark.slow
 def test_killed_while_it_moves_and_resumed_one_job_of_sql_goes_on(ground: Ground) -> None:
     spec = ground.spec(started(ground))
     words = ("apply", str(spec), "--yes", "--workdir", str(ground.workdir))
@@ -173,6 +174,7 @@ def test_killed_while_it_moves_and_resumed_one_job_of_sql_goes_on(ground: Ground
     ground.goes_on(ground.there)
 
 
+@pytest.mark.slow
 def test_taken_back_the_old_job_of_sql_goes_on_from_its_savepoint(ground: Ground) -> None:
     spec = ground.spec(started(ground))
     spec.write_text(spec.read_text().replace('"flink-sql.sql"', f'"{ground.folder}/flink-sql.sql"'))
@@ -229,6 +231,7 @@ def test_the_gateway_itself_starts_no_second_job_under_one_id(ground: Ground) ->
     assert ground.running(ground.here) == known
 
 
+@pytest.mark.slow
 def test_several_inserts_in_a_statement_set_are_one_job(ground: Ground) -> None:
     again = INSERT.rstrip().rstrip(";")
     for number, text in enumerate((f"BEGIN STATEMENT SET;\n{again};\n{again};\nEND;",
@@ -319,6 +322,7 @@ def test_a_gateway_that_does_not_reach_the_cluster_says_so(ground: Ground) -> No
     assert time.monotonic() - began < 150
 
 
+@pytest.mark.slow
 def test_a_job_that_the_gateway_starts_elsewhere_is_cancelled_there(ground: Ground) -> None:
     host, _, port = ground.there.url.removeprefix("http://").partition(":")
     astray = ground.opened(ground.here, flink_configuration={"rest.address": host, "rest.port": port})
