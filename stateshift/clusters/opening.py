@@ -84,6 +84,9 @@ def check_cluster(spec: ClusterSpec) -> dict[str, Any]:
 def check_submit(cluster: ClusterSpec, options: Mapping[str, Any], pointer: str) -> None:
     """Whether this cluster would understand how a job is to be submitted: asked before anything moves. Commands and
     people get whatever the spec says."""
+    if cluster.kind == "flink_rest" and cluster.options.get("application"):
+        fact = f"{cluster.name} is a cluster of one application, which is started together with it"
+        raise SpecError((Complaint(pointer, fact, None, "a session cluster; or nothing here, and it is started by hand"),))
     if cluster.kind == "flink_rest":
         read_submit(options, pointer, cluster.options)
     elif cluster.kind in _SUBMITTING:

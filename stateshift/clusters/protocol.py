@@ -167,7 +167,8 @@ class SavepointCluster(Cluster, Protocol):
         ...
 
     def savepoint(self, request: SavepointRequest) -> str:
-        """Take it, wait for it, and return its location; with `stop` and `cancel`, once the job has ended."""
+        """Take it, wait for it, and return its location; with `stop` and `cancel`, once the job has ended. `Gone` where
+        the cluster did not live to tell it."""
         ...
 
     def progress(self, tag: str) -> JobProgress: ...

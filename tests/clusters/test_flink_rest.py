@@ -140,6 +140,12 @@ def test_a_cluster_that_takes_no_jars_says_so_before_a_job_is_begun(server: Fake
     assert "takes no jars" in str(raised.value.hint)
     with pytest.raises(ClusterError, match="a cluster of one application"):
         cluster(server, tmp_path, application=True).submit(ORDERS)
+    of_one = ClusterSpec("flink", "flink_rest", {"url": server.url, "application": True})
+    with pytest.raises(SpecError) as refused:
+        check_submit(of_one, ORDERS.options, "/jobs/0/source_submit")
+    assert [(c.pointer, "cluster of one application" in c.message) for c in refused.value.complaints] == [
+        ("/jobs/0/source_submit", True)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -70,15 +70,19 @@ def chosen(job: JobSpec, surveys: Sequence[Survey]) -> Choice:
         taken.append(Taken(places_of(image), own, apart=bool(files & names)))
         names |= files
     taken = _without_empty_twins(images, taken)
-    olds = {own for one in taken for own in one.operators}
     return Choice(
         taken=tuple(taken),
         unknown=tuple(dict.fromkeys(_unknown(job, images, taken))),
         twice=_twice(taken, {id_of(name)[0] for name in unions_of(job)}),
-        left=tuple(sorted(o.id for image in images for o in image.operators if o.stores and o.id not in olds)),
+        left=tuple(sorted(_left(images, taken))),
         alone=tuple(name for name in unions_of(job) if _times(taken, name) == 1),
         elsewhere=tuple(c["of"] for c in job.transform if "of" in c and not _meant(job, len(images), c)),
     )
+
+
+def _left(images: Sequence[Image], taken: Sequence[Taken]) -> set[str]:
+    pairs = zip(images, taken, strict=True)
+    return {o.id for image, own in pairs for o in image.operators if o.stores and o.id not in own.operators}
 
 
 def _without_empty_twins(images: Sequence[Image], taken: Sequence[Taken]) -> list[Taken]:
