@@ -86,7 +86,8 @@ def check_submit(cluster: ClusterSpec, options: Mapping[str, Any], pointer: str)
     people get whatever the spec says."""
     if cluster.kind == "flink_rest" and cluster.options.get("application"):
         fact = f"{cluster.name} is a cluster of one application, which is started together with it"
-        raise SpecError((Complaint(pointer, fact, None, "a session cluster; or nothing here, and it is started by hand"),))
+        way_out = "a session cluster; or nothing here, and it is started by hand"
+        raise SpecError((Complaint(pointer, fact, None, way_out),))
     if cluster.kind == "flink_rest":
         read_submit(options, pointer, cluster.options)
     elif cluster.kind in _SUBMITTING:
