@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stateshift.clusters.protocol import Cluster
 from stateshift.errors import Interrupted
-from stateshift.storage.protocol import Content, Storage
+from stateshift.storage.protocol import Content, Input, Storage
 from stateshift.survey import ShardFiles
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ Pairs = list[tuple[bytes, bytes]]
 EntriesReader = Callable[[ReadFrom, ShardFiles, Mapping[str, str]], Iterator[tuple[str, "Block | Pairs"]]]
 
 # (options, inputs) -> one content per output. Pure: the same inputs give the same bytes.
-Transform = Callable[[Mapping[str, Any], Sequence[Content]], Sequence[Content]]
+Transform = Callable[[Mapping[str, Any], Sequence[Input]], Sequence[Content]]
 
 
 class Clock(Protocol):

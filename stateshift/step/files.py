@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 from stateshift.errors import AlreadyThere, MissingFile, StalePlan, StorageError
 from stateshift.step.at_once import each
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
-from stateshift.storage.protocol import Content, Storage
+from stateshift.storage.protocol import Content, Input, Storage
 from stateshift.survey import FileInfo
 from stateshift.world import World
 
@@ -220,7 +220,7 @@ class TransformShard:
 
     def run(self, world: World) -> Evidence:
         source, target = world.storage(self.source), world.storage(self.target)
-        inputs: list[Content] = [_reading(source, item) for item in self.inputs]
+        inputs: list[Input] = [_reading(source, item) for item in self.inputs]
         inputs += [_reading(world.storage(p.location), item) for p in self.beside for item in p.files]
         contents = world.transforms[self.transform](self.options, inputs)
         assert len(contents) == len(self.outputs), f"{self.transform} made {len(contents)} outputs"
@@ -260,10 +260,10 @@ def _copy(source: Storage, target: Storage, item: FileInfo, keep_times: bool, wh
     return written
 
 
-def _reading(source: Storage, item: FileInfo) -> Content:
-    def content() -> Iterator[bytes]:
+def _reading(source: Storage, item: FileInfo) -> Input:
+    def content(offset: int = 0) -> Iterator[bytes]:
         try:
-            yield from source.chunks(item.path)
+            yield from source.chunks(item.path, offset)
         except MissingFile as error:
             raise MissingFile(
                 f"{item.path} was there when the plan was made and is gone",

@@ -36,6 +36,12 @@ CHUNK = 4 * 1024 * 1024
 Content = Callable[[], Iterator[bytes]]
 
 
+class Input(Protocol):
+    """The same, of something that can be read from an offset on as well."""
+
+    def __call__(self, offset: int = 0) -> Iterator[bytes]: ...
+
+
 @dataclass(frozen=True)
 class Traits:
     """What a storage can do beyond the protocol's promises; planners ask before they count on it."""

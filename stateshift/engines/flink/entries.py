@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from stateshift.engines.flink.operators import is_hashmap
@@ -41,6 +41,7 @@ from stateshift.formats.flink.metadata import OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import BROADCAST, ChannelHandle, Partitioned, expanded
 from stateshift.formats.flink.stream_handles import StreamHandle
 from stateshift.formats.stream import Stream
+from stateshift.storage.protocol import CHUNK
 from stateshift.survey import ShardFiles
 from stateshift.world import Pairs, ReadFrom
 
@@ -168,23 +169,28 @@ def canonical_sections(handle: KeyedHandle | None, streams: Streams) -> Iterator
         yield header, group, uncompressed(content) if header.compressed else content
 
 
-def sections_of(handle: KeyGroups, streams: Streams) -> Iterator[tuple[int, bytes]]:
-    """Group by group, in the order of the file: it is read once."""
+def sections_of(
+    handle: KeyGroups, streams: Streams, groups: Container[int] | None = None
+) -> Iterator[tuple[int, bytes]]:
+    """Group by group, in the order of the file: it is read once; with `groups`, from the first of them to the last."""
     if handle.stream is None:
         return
-    whole = in_file_order(handle, handle.stream.size)
-    if not whole:
+    wanted = [one for one in in_file_order(handle, handle.stream.size) if groups is None or one[1] in groups]
+    if not wanted:
         return
-    data = Stream(streams.chunks(handle.stream), "keyed state")
-    data.take(whole[0][0][0])
-    for (start, end), number in whole:
-        yield handle.first + number, data.take(end - start)
+    at = wanted[0][0][0]
+    data = Stream(streams.chunks(handle.stream, at), "keyed state")
+    for (start, end), group in wanted:
+        for place in range(at, start, CHUNK):
+            data.take(min(CHUNK, start - place))
+        yield group, data.take(end - start)
+        at = end
 
 
 def in_file_order(handle: KeyGroups, end: int) -> list[tuple[tuple[int, int], int]]:
-    """Where each key group begins and ends that is not empty, with its place in the handle."""
+    """Where each key group begins and ends that is not empty, with its number."""
     parts = sections(tuple(handle.offsets), end)
-    return sorted((part, number) for number, part in enumerate(parts) if part is not None)
+    return sorted((part, handle.first + place) for place, part in enumerate(parts) if part is not None)
 
 
 def uncompressed(content: bytes) -> bytes:

@@ -19,7 +19,7 @@ most states, and entries of the others are renumbered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
@@ -80,14 +80,14 @@ class _File:
     header: Header | None
     states: tuple[int, ...] = ()
 
-    def sections(self) -> Iterator[tuple[int, bytes]]:
-        return sections_of(self.handle, self.streams)
+    def sections(self, groups: Container[int] | None = None) -> Iterator[tuple[int, bytes]]:
+        return sections_of(self.handle, self.streams, groups)
 
     def sizes(self) -> Iterator[tuple[int, int]]:
         """Of the same, by what the metadata says: group and size."""
         assert self.handle.stream is not None, "what has no file is left out"
-        for part, number in in_file_order(self.handle, self.handle.stream.size):
-            yield self.handle.first + number, part[1] - part[0]
+        for part, group in in_file_order(self.handle, self.handle.stream.size):
+            yield group, part[1] - part[0]
 
 
 def why_not(operator: OperatorState, streams: Streams, max_parallelism: int, united: bool = False) -> str | None:
@@ -223,9 +223,8 @@ def _joined(files: list[_File], groups: range) -> Cut:
     def content() -> Iterator[bytes]:
         yield files[0].head
         for file in own:
-            for group, section in file.sections():
-                if group in groups:
-                    yield _with_numbers(file, section, group) if file.states else section
+            for group, section in file.sections(groups):
+                yield _with_numbers(file, section, group) if file.states else section
 
     return _cut(groups, places, at, content)
 

@@ -23,7 +23,7 @@ from stateshift.engines.flink.reading import Streams, decoded
 from stateshift.engines.flink.rescaling import Origin, Rescaler
 from stateshift.formats.flink.metadata import encode_metadata
 from stateshift.formats.stream import Stream
-from stateshift.storage.protocol import CHUNK, Content
+from stateshift.storage.protocol import CHUNK, Content, Input
 from stateshift.world import Transform
 
 if TYPE_CHECKING:
@@ -32,20 +32,18 @@ if TYPE_CHECKING:
 KEEP, CUT, METADATA, RESCALE = "flink.keep", "flink.cut", "flink.metadata", "flink.rescale"
 
 
-def keep(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+def keep(options: Mapping[str, Any], inputs: Sequence[Input]) -> Sequence[Content]:
     return inputs
 
 
-def cut(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+def cut(options: Mapping[str, Any], inputs: Sequence[Input]) -> Sequence[Content]:
     (content,) = inputs
     return tuple(_piece(content, start, size) for start, size in options["pieces"])
 
 
-def _piece(content: Content, start: int, size: int) -> Content:
+def _piece(content: Input, start: int, size: int) -> Content:
     def piece() -> Iterator[bytes]:
-        data = Stream(content(), "a segment of a merged file")
-        for length in _lengths(start):
-            data.take(length)
+        data = Stream(content(start), "a segment of a merged file")
         for length in _lengths(size):
             yield data.take(length)
 
@@ -58,7 +56,7 @@ def _lengths(size: int) -> Iterator[int]:
         size -= CHUNK
 
 
-def metadata(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+def metadata(options: Mapping[str, Any], inputs: Sequence[Input]) -> Sequence[Content]:
     taken = [Taken.of(plain) for plain in options["taken"]]
 
     def made() -> Iterator[bytes]:
@@ -71,7 +69,7 @@ def metadata(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[
 
 
 def rescale(
-    options: Mapping[str, Any], inputs: Sequence[Content], scratch: Scratch = BytesIO
+    options: Mapping[str, Any], inputs: Sequence[Input], scratch: Scratch = BytesIO
 ) -> Sequence[Content]:
     """Inputs are, image by image, its metadata and its files of the operator, by the paths that the options name.
     Outputs are a file for each new subtask; for each role of operator state that is written anew too, one each; and
@@ -119,14 +117,12 @@ def rescale(
     )
 
 
-def _origin(plain: Mapping[str, Any], inputs: Sequence[Content]) -> Origin:
-    paths, files = plain["paths"], inputs[1:]
+def _origin(plain: Mapping[str, Any], inputs: Sequence[Input]) -> Origin:
+    paths: list[str] = plain["paths"]
+    files = inputs[1:]
 
     def read(path: str, offset: int = 0) -> Iterator[bytes]:
-        left = offset
-        for chunk in files[paths.index(path)]():
-            yield chunk[left:]
-            left = max(0, left - len(chunk))
+        return files[paths.index(path)](offset)
 
     image = decoded(b"".join(inputs[0]()))
     operator = next(o for o in image.operators if o.id.hex() == plain["operator"])
