@@ -13,6 +13,7 @@ Or, of Flink: a job of a cluster that stands in for one (see flink.py), `taken/`
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import tempfile
@@ -24,6 +25,7 @@ from typing import Literal
 
 from stateshift import migration, plain
 from stateshift.clusters.opening import open_cluster
+from stateshift.engines.registry import ENGINES
 from stateshift.migration import Doors, Proposal
 from stateshift.spec import Spec, parse_spec
 from stateshift.storage.local import LocalStorage
@@ -142,9 +144,19 @@ def scenario(kind: Literal["full", "plain", "flink"], parallel: int = 1) -> Iter
         proposal = migration.propose(spec, nobody.doors(Moments()), Workdir(root / "workdir"))
         assert not proposal.refusals, proposal.refusals
         shutil.rmtree(root / "workdir", ignore_errors=True)
+        _load()
         os.rename(root, pristine)
         shutil.copytree(pristine, root)
         yield Scenario(root, pristine, spec, proposal, flink)
+
+
+def _load() -> None:
+    """What each child would otherwise load for itself: hundreds of times."""
+    for engine in ENGINES.values():
+        engine.transforms()
+        engine.reader()
+    for name in ("stateshift.formats.binaries", "stateshift.formats.spans", "pyarrow.compute", "requests"):
+        importlib.import_module(name)
 
 
 def _full(root: Path) -> dict[str, object]:

@@ -118,11 +118,12 @@ def _taken_by_others(spec: Spec, job: JobSpec) -> frozenset[str] | None:
 
 def identity_of(facts: Facts) -> str:
     """What does not change while a job runs: who it is, and where it goes, if it goes anywhere."""
-    target = facts.target
+    target, source, there = facts.target, facts.source_cluster, facts.target_cluster
     return plain.fingerprint(
         [
             None if target is facts.source else [target.location, target.kind, len(target.files)],
-            [c and [c.name, c.version] for c in (facts.source_cluster, facts.target_cluster)],
+            source and source.name,  # one of a single application goes with its job, and tells no version then
+            there and [there.name, there.version],
         ]
     )
 

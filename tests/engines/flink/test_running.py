@@ -11,9 +11,11 @@ import pytest
 
 from stateshift.clusters.memory_flink import MemoryFlink
 from stateshift.clusters.protocol import Gone, SavepointRequest
+from stateshift.engines.flink.planner import identity_of
 from stateshift.errors import ClusterError, PlanError, StateshiftError
 from stateshift.formats.uid import flink_operator_id
 from stateshift.spec import Spec, parse_spec
+from stateshift.survey import ClusterFacts, Facts, Survey
 from tests.contracts.faulty import Effects, Faulty, Killed, at
 from tests.engines.flink import golden
 from tests.support.checkpoints import put
@@ -259,3 +261,14 @@ def test_whatever_the_cluster_does_one_job_is_started(tmp_path: Path, fault: str
         ground.apply(spec_of())
     assert ground.resume().state == "finished"
     assert (len(flink.savepoints), len(flink.submissions)) == (1, 1)
+
+
+def test_a_cluster_that_went_with_its_job_makes_no_plan_stale_and_another_target_does() -> None:
+    def facts(here: str | None, there: str | None) -> Facts:
+        surveys = [Survey(location, None, "empty", ()) for location in ("file:///taken", TARGET)]
+        old, new = (ClusterFacts(name, "flink_rest", version, "running", None)
+                    for name, version in (("old", here), ("new", there)))  # fmt: skip
+        return Facts(source=surveys[0], target=surveys[1], source_cluster=old, target_cluster=new)
+
+    assert identity_of(facts("2.3.0", "2.3.0")) == identity_of(facts(None, "2.3.0"))
+    assert identity_of(facts("2.3.0", "2.3.0")) != identity_of(facts("2.3.0", "1.20.5"))
