@@ -37,7 +37,7 @@ from tests.support.checkpoints import Checkpoint, held
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
 
 ROOT = Path(__file__).resolve().parent.parent
-VERBS = {module.__name__.rpartition(".")[2] for module in COMMANDS}
+VERBS = set(COMMANDS)
 
 
 @pytest.fixture
