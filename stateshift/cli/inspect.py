@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stateshift.cli.options import Json, Location, Verbose, epilog
+from stateshift.cli.options import Json, Location, Verbose, epilog, names_in
 from stateshift.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _named(found: Survey, text: str) -> Survey:
     """An operator that is known by the hash of its uid alone is called by it, where that is one of the names."""
     from stateshift.formats import uid
 
-    names = {uid.flink_operator_id(name): name for name in _parts(text)}
+    names = {uid.flink_operator_id(name): name for name in names_in(text)}
     return replace(
         found,
         images=tuple(
@@ -92,10 +92,6 @@ def _named(found: Survey, text: str) -> Survey:
     )
 
 
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
 def _names(found: Survey, text: str) -> list[dict[str, Any]]:
     """Each name, where it would be, and whether it is there: as a directory, or as an operator's id."""
     from stateshift.formats import uid
@@ -103,7 +99,7 @@ def _names(found: Survey, text: str) -> list[dict[str, Any]]:
     directories = {image.path for image in found.images}
     ids = {operator.id for image in found.images for operator in image.operators}
     rows = []
-    for name in _parts(text):
+    for name in names_in(text):
         directory = found.names.get(name) or uid.directory_name(name)
         flink = uid.flink_operator_id(name)
         rows.append(

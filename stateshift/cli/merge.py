@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes
-from stateshift.cli.shortcut import Asked, Fork, To, Waive, WorkdirHere, carry, ending, names_in, one_job
+from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes, names_in
+from stateshift.cli.shortcut import Asked, Fork, To, Waive, WorkdirHere, carry, ending, one_job
 from stateshift.cli.terminal import Terminal
 
 EPILOG = ending("stateshift merge /data/eu /data/us --to /data/orders")

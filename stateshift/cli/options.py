@@ -19,6 +19,11 @@ def _rate(text: str | None) -> str | None:
     return text
 
 
+def names_in(text: str) -> list[str]:
+    """What an option says with commas between."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 Json = Annotated[bool, typer.Option("--json", envvar="STATESHIFT_JSON", help="One JSON document on stdout.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where nobody can be asked.")]

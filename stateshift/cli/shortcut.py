@@ -65,11 +65,6 @@ def ending(example: str) -> str:
     )  # fmt: skip
 
 
-def names_in(text: str) -> list[str]:
-    """What an option says with commas between."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def one_job(
     source: str, target: str, changes: Sequence[Mapping[str, Any]], waive: list[str] | None, fork: bool
 ) -> dict[str, Any]:

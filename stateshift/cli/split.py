@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes
-from stateshift.cli.shortcut import Asked, Source, Waive, WorkdirHere, carry, ending, names_in, one_job
+from stateshift.cli.options import WORKDIRS, FleetOf, Json, Parallel, Throttle, Verbose, Workdirs, Yes, names_in
+from stateshift.cli.shortcut import Asked, Source, Waive, WorkdirHere, carry, ending, one_job
 from stateshift.cli.terminal import Terminal
 
 EPILOG = ending(

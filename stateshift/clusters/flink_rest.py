@@ -38,7 +38,7 @@ from stateshift.clusters.flink_calls import FlinkCalls
 from stateshift.clusters.flink_jobs import attempts, job_id, log_of, named, running_of, status_of, stillborn_of
 from stateshift.clusters.flink_rescale import rescale
 from stateshift.clusters.flink_savepoints import take_savepoint
-from stateshift.clusters.flink_submit import SUBMIT_OPTIONS, read_submit, ready
+from stateshift.clusters.flink_submit import SUBMIT_OPTIONS, one_application, read_submit, ready
 from stateshift.clusters.flink_values import Job, is_job_id
 from stateshift.clusters.hosts import host_of
 from stateshift.clusters.noted import Notes, reached_at, refuse_unknown
@@ -274,7 +274,7 @@ class FlinkRest:
 
     def _refuse_application(self, submission: Submission) -> None:
         if self.options.get("application"):
-            fact = f"{self.name} is a cluster of one application, which is started together with it"
+            fact = one_application(self.name)
             hint = "submit to a session cluster, or start the application by a cluster of kind command"
             raise ClusterError(fact, cluster=self.name, job=submission.job, hint=hint)
 

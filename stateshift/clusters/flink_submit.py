@@ -48,6 +48,10 @@ def read_submit(options: Mapping[str, Any], pointer: str, cluster: Mapping[str, 
     return given
 
 
+def one_application(name: str) -> str:
+    return f"{name} is a cluster of one application, which is started together with it"
+
+
 @contextmanager
 def ready(
     calls: FlinkCalls, submission: Submission, given: Mapping[str, Any], interrupt: threading.Event | None

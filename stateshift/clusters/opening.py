@@ -19,7 +19,7 @@ from typing import Any
 
 from stateshift.clusters import command, flink_rest, livy, manual, spark_submit, standalone
 from stateshift.clusters.detached import file_name
-from stateshift.clusters.flink_submit import read_submit
+from stateshift.clusters.flink_submit import one_application, read_submit
 from stateshift.clusters.options import Expected, nearest, read_options
 from stateshift.clusters.protocol import Cluster
 from stateshift.clusters.stopping import OpenStorage
@@ -85,9 +85,8 @@ def check_submit(cluster: ClusterSpec, options: Mapping[str, Any], pointer: str)
     """Whether this cluster would understand how a job is to be submitted: asked before anything moves. Commands and
     people get whatever the spec says."""
     if cluster.kind == "flink_rest" and cluster.options.get("application"):
-        fact = f"{cluster.name} is a cluster of one application, which is started together with it"
         way_out = "a session cluster; or nothing here, and it is started by hand"
-        raise SpecError((Complaint(pointer, fact, None, way_out),))
+        raise SpecError((Complaint(pointer, one_application(cluster.name), None, way_out),))
     if cluster.kind == "flink_rest":
         read_submit(options, pointer, cluster.options)
     elif cluster.kind in _SUBMITTING:

@@ -17,13 +17,12 @@ A drop or rename may be `of` one image: jobs that were started from one jar have
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from stateshift.engines.flink.editing import Taken
-from stateshift.engines.flink.loose import LOOSE, why_not
+from stateshift.engines.flink.loose import LOOSE, RAW, handles_of, why_not
 from stateshift.engines.flink.places import Places, located
 from stateshift.formats.flink.metadata import Metadata, OperatorState
 from stateshift.formats.flink.operator_handles import BROADCAST
@@ -70,12 +69,13 @@ def chosen(job: JobSpec, surveys: Sequence[Survey]) -> Choice:
         taken.append(Taken(places_of(image), own, apart=bool(files & names)))
         names |= files
     taken = _without_empty_twins(images, taken)
+    made, united = _made_of(taken), {id_of(name)[0] for name in unions_of(job)}
     return Choice(
         taken=tuple(taken),
-        unknown=tuple(dict.fromkeys(_unknown(job, images, taken))),
-        twice=_twice(taken, {id_of(name)[0] for name in unions_of(job)}),
+        unknown=tuple(dict.fromkeys(_unknown(job, images, made))),
+        twice=tuple(sorted(new for new, sources in made.items() if not _is_one(sources, new in united))),
         left=tuple(sorted(_left(images, taken))),
-        alone=tuple(name for name in unions_of(job) if _times(taken, name) == 1),
+        alone=tuple(name for name in unions_of(job) if len(made.get(id_of(name)[0], ())) == 1),
         elsewhere=tuple(c["of"] for c in job.transform if "of" in c and not _meant(job, len(images), c)),
     )
 
@@ -98,27 +98,20 @@ def _without_empty_twins(images: Sequence[Image], taken: Sequence[Taken]) -> lis
     return found
 
 
-def _unknown(job: JobSpec, images: Sequence[Image], taken: Sequence[Taken]) -> Iterator[str]:
+def _unknown(job: JobSpec, images: Sequence[Image], made: Container[str]) -> Iterator[str]:
     """What the job names and no image has."""
     there = [{operator.id for operator in image.operators} for image in images]
-    new = {given[0] for one in taken for given in one.operators.values()}
     yield from (o.name for o in job.operators if not any(id_of(o.name)[0] in ids for ids in there))
     for change in job.transform:
         if change["kind"] in ("drop", "rename"):
             ids = set[str]().union(*(there[number] for number in _meant(job, len(images), change)))
             yield from (name for name in change.get("operators", ()) if ids and id_of(name)[0] not in ids)
-    yield from (name for name in unions_of(job) if id_of(name)[0] not in new)
+    yield from (name for name in unions_of(job) if id_of(name)[0] not in made)
 
 
-def _times(taken: Sequence[Taken], name: str) -> int:
-    return sum(id_of(name)[0] == given[0] for one in taken for given in one.operators.values())
-
-
-def _twice(taken: Sequence[Taken], united: set[str]) -> tuple[str, ...]:
-    """Ids that several operators would have, but for those of different images that are to become one."""
-    found = Counter(given[0] for one in taken for given in one.operators.values())
-    inside = {id_ for one in taken for id_, n in Counter(g[0] for g in one.operators.values()).items() if n > 1}
-    return tuple(sorted(inside | {id_ for id_, times in found.items() if times > 1 and id_ not in united}))
+def _is_one(sources: Sequence[tuple[int, str]], united: bool) -> bool:
+    """Whether an operator of the target is made of one, or of some that are to become one, of different images."""
+    return len(sources) == 1 or (united and len({number for number, _ in sources}) == len(sources))
 
 
 def unions_of(job: JobSpec) -> tuple[str, ...]:
@@ -198,16 +191,18 @@ def dealing(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Dealing:
     change = changed(job, "rescale")
     found: list[Anew] = []
     wrong: list[tuple[str, str, str]] = []
-    for new, sources in _by_new_id(choice.taken).items():
-        operators = [_operator(surveys[number].images[0], old) for number, old in sources]
+    for new, sources in _made_of(choice.taken).items():
         united = len(sources) > 1
+        if not change and not united:
+            continue
+        operators = [_operator(surveys[number].images[0], old) for number, old in sources]
         of_images = [surveys[n].images[0].details.get("apart" if united else "rigid", {}).get(o) for n, o in sources]
         blocked = next((why for why in of_images if why is not None), None)
         heads = [surveys[n].images[0].details.get("heads", {}).get(o, {}) for n, o in sources]
         stuck = _stuck(heads)
         # What Flink deals out itself need not be refused where no more than its parallelism was asked for.
         wished = change if stuck is None or united else {**change, "parallelism": None}
-        anew = _anew(new, sources, operators, wished) if change or united else None
+        anew = _anew(new, sources, operators, wished)
         if anew is None:
             most = change.get("max_parallelism", operators[0].max_parallelism)
             if operators[0].parallelism > most:
@@ -221,7 +216,8 @@ def dealing(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Dealing:
     return Dealing(tuple(found), change.get("max_parallelism"), tuple(wrong))
 
 
-def _by_new_id(taken: Sequence[Taken]) -> dict[str, tuple[tuple[int, str], ...]]:
+def _made_of(taken: Sequence[Taken]) -> dict[str, tuple[tuple[int, str], ...]]:
+    """Id in the target -> what it is made of: (image, id there)."""
     found: dict[str, tuple[tuple[int, str], ...]] = {}
     for number, one in enumerate(taken):
         for old, (new, _) in one.operators.items():
@@ -233,7 +229,7 @@ def _stuck(images: Sequence[Mapping[str, list[bytes]]]) -> str | None:
     """Why operator state cannot be joined, from how its files begin: role -> beginnings, an image each."""
     for role in LOOSE:
         found = [head for image in images for head in image.get(role, [])]
-        why = why_not(found, role == "raw operator")
+        why = why_not(found, role == RAW)
         if why is not None:
             return why
     return None
@@ -256,8 +252,7 @@ def _anew(
     united = len(operators) > 1
     if not united and (not keyed or (wanted, most) == (first.parallelism, first.max_parallelism)):
         return None
-    pairs = [pair for s in subtasks for pair in zip(LOOSE, (s.managed_operator, s.raw_operator), strict=True)]
-    held = [(role, handle) for role, handle in pairs if handle is not None and handle.states]
+    held = [(role, handle) for subtask in subtasks for role, handle in handles_of(subtask) if handle.states]
     copied = any(state.mode == BROADCAST for _, handle in held for state in handle.states)
     moves = united or wanted < own or (copied and wanted != own)
     return Anew(new, sources, wanted, most, tuple(sorted({role for role, _ in held})) if moves else ())

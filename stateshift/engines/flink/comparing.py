@@ -12,6 +12,7 @@ from stateshift.engines.flink.choosing import Choice, Dealing, metadata_of
 from stateshift.engines.flink.copying import loose_names, names_anew
 from stateshift.engines.flink.editing import Taken
 from stateshift.engines.flink.entries import SETTING
+from stateshift.engines.flink.loose import handles_of
 from stateshift.formats.flink.operator_handles import BROADCAST
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import files_of
@@ -88,7 +89,7 @@ def _broadcast(image: Image, operator: str | None) -> set[str]:
     """The names of its broadcast states."""
     own = (o for o in metadata_of(image).operators if o.id.hex() == operator)
     subtasks = (subtask for o in own for subtask in o.subtasks or ())
-    handles = (handle for s in subtasks for handle in (s.managed_operator, s.raw_operator) if handle is not None)
+    handles = (handle for subtask in subtasks for _, handle in handles_of(subtask))
     return {state.name for handle in handles for state in handle.states if state.mode == BROADCAST and state.offsets}
 
 

@@ -34,10 +34,11 @@ def copies(
 def _as_they_are(
     surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing
 ) -> Iterator[AnyStep]:
+    anew = deal.by_source
     for number, (survey, taken) in enumerate(zip(surveys, choice.taken, strict=True)):
         image = survey.images[0]
         infos = {file.path: file for file in survey.files}
-        wanted = _wanted(image, taken, {own: one for (n, own), one in deal.by_source.items() if n == number})
+        wanted = _wanted(image, taken, {own: one for (n, own), one in anew.items() if n == number})
         same = [infos[path] for path, parts in wanted.items() if list(parts) == [(path, None)]]
         for bundle, items in enumerate(bundled(same)):
             yield CopyFiles(f"copy/{number}-{bundle}", survey.location, target, tuple(items))

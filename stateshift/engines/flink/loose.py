@@ -1,6 +1,7 @@
 """State that belongs to no key, dealt to other subtasks: old subtask n's goes to new subtask n mod the new parallelism,
 and what several get is joined in one file.
 
+    handles_of(subtask)     (role, handle) of those that it has
     joined(held, copies)    Joined(content, states)
 
 A file begins with a header of its states (a raw one has none), which has to be the same in all: it is not read. Behind
@@ -10,16 +11,24 @@ is there once in each file, the same everywhere, and every new subtask gets a co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from stateshift.errors import Incompatible
+from stateshift.formats.flink.metadata import SubtaskState
 from stateshift.formats.flink.operator_handles import BROADCAST, Partitioned
 
-LOOSE = ("operator", "raw operator")  # the roles of such state: managed, and an operator's own
+MANAGED, RAW = "operator", "raw operator"
+LOOSE = (MANAGED, RAW)  # the roles of such state: managed, and an operator's own
 COMPRESSED_FROM = 6  # the version of a file's header since which it says whether what follows is compressed
 _COMPRESSED_AT = 4
+
+
+def handles_of(subtask: SubtaskState) -> Iterator[tuple[str, Partitioned]]:
+    for role, handle in zip(LOOSE, (subtask.managed_operator, subtask.raw_operator), strict=True):
+        if handle is not None:
+            yield role, handle
 
 
 @dataclass(frozen=True, slots=True)

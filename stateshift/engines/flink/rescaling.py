@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from stateshift.engines.flink.entries import in_file_order, is_canonical, sections_of, uncompressed
 from stateshift.engines.flink.keys import hash_of, hashable, key_of, shown
-from stateshift.engines.flink.loose import Held, Joined, joined
+from stateshift.engines.flink.loose import RAW, Held, Joined, handles_of, joined
 from stateshift.engines.flink.reading import Streams
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats.flink.key_groups import (
@@ -40,6 +40,7 @@ from stateshift.formats.flink.key_groups import (
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.keyed_state import Header, StateInfo, decode_header, encode_section, entries
 from stateshift.formats.flink.metadata import OperatorState
+from stateshift.formats.flink.operator_handles import Partitioned
 from stateshift.formats.flink.serializers import Serializer
 from stateshift.storage.protocol import CHUNK, Content
 
@@ -139,20 +140,22 @@ class Rescaler:
 def heads_of(operator: OperatorState, streams: Streams, role: str) -> list[bytes]:
     """Of the files of its operator state, what stands in front of their elements; each once."""
     found = []
-    for subtask in operator.subtasks or ():
-        handle = subtask.raw_operator if role == "raw operator" else subtask.managed_operator
-        starts = [o for state in handle.states for o in state.offsets] if handle is not None else []
-        if handle is not None and handle.stream is not None and starts:
+    for _, handle in _handles(operator, role):
+        starts = [offset for state in handle.states for offset in state.offsets]
+        if handle.stream is not None and starts:
             found.append(streams.head(handle.stream, min(starts)))
     return list(dict.fromkeys(found))
 
 
 def _held(origin: Origin, role: str) -> Iterator[tuple[int, Held]]:
-    raw = role == "raw operator"
-    for subtask in origin.operator.subtasks or ():
-        handle = subtask.raw_operator if raw else subtask.managed_operator
-        if handle is not None and handle.stream is not None and handle.states:
-            yield subtask.index, Held(handle, b"".join(origin.streams.chunks(handle.stream)), raw)
+    for index, handle in _handles(origin.operator, role):
+        if handle.stream is not None and handle.states:
+            yield index, Held(handle, b"".join(origin.streams.chunks(handle.stream)), role == RAW)
+
+
+def _handles(operator: OperatorState, role: str) -> Iterator[tuple[int, Partitioned]]:
+    for subtask in operator.subtasks or ():
+        yield from ((subtask.index, handle) for own, handle in handles_of(subtask) if own == role)
 
 
 def _files(origins: Sequence[Origin]) -> list[_File]:
