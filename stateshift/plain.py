@@ -34,7 +34,7 @@ def to_plain(value: Any) -> Any:
         kind = getattr(type(value), "kind", None)
         return {"kind": kind, **plain} if isinstance(kind, str) else plain
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return [to_plain(item) for item in value]
+        return [to_plain(item) for item in _told(value)]
     if isinstance(value, tuple | list):
         return [to_plain(item) for item in value]
     if isinstance(value, Mapping):
@@ -81,6 +81,14 @@ def fingerprint(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
+def _told(value: Any) -> tuple[Any, ...]:
+    """A named tuple's values, without those at its end that need not be said."""
+    items, defaults = tuple(value), value._field_defaults
+    while items and value._fields[len(items) - 1] in defaults and items[-1] == defaults[value._fields[len(items) - 1]]:
+        items = items[:-1]
+    return items
+
+
 def _expect(right: bool, plain: Any, pointer: str, expected: str) -> Any:
     if not right:
         raise Misfit(pointer, f"expected {expected}, found {json.dumps(plain, default=str)[:80]}")
@@ -112,9 +120,11 @@ def _dataclass(wanted: Any, plain: Any, pointer: str) -> Any:
 
 def _named_tuple(wanted: Any, plain: Any, pointer: str) -> Any:
     names = wanted._fields
-    _expect(isinstance(plain, list) and len(plain) == len(names), plain, pointer, f"a list of {len(names)}")
+    least = len(names) - len(wanted._field_defaults)
+    right = isinstance(plain, list) and least <= len(plain) <= len(names)
+    _expect(right, plain, pointer, f"a list of {least if least == len(names) else f'{least} to {len(names)}'}")
     hints = _hints(wanted)
-    return wanted(*(from_plain(hints[n], item, f"{pointer}/{n}") for n, item in zip(names, plain, strict=True)))
+    return wanted(*(from_plain(hints[n], item, f"{pointer}/{n}") for n, item in zip(names, plain, strict=False)))
 
 
 def _one_of(choices: tuple[Any, ...], plain: Any, pointer: str) -> Any:

@@ -30,11 +30,14 @@ Level = Literal["refuse", "warn", "note"]
 
 
 class FileInfo(NamedTuple):
-    """One file as a listing tells it. `modified` is seconds since 1970, 0.0 where the storage does not say."""
+    """One file as a listing tells it. `modified` is seconds since 1970, 0.0 where the storage does not say. `stamp` is
+    the storage's word that this is this very file: another one under the same name, also one of the same size, has
+    another. Empty where there is no such word."""
 
     path: str
     size: int
     modified: float = 0.0
+    stamp: str = ""
 
 
 class Owned(NamedTuple):

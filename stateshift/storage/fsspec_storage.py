@@ -34,6 +34,7 @@ from stateshift.storage.temporaries import Writing, is_temporary
 from stateshift.survey import FileInfo, Owned, Room
 
 _TIMES = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
+_STAMPS = ("generation", "ETag", "etag", "e_tag")
 _DIRECTORIES_MAX = 4096  # remembered as made
 
 
@@ -96,12 +97,12 @@ class FsspecStorage:
             for info in found:
                 name = str(info["name"])
                 if name.startswith(top + "/") and not name.endswith("/") and not is_temporary(name):
-                    yield FileInfo(name[start:], int(info["size"] or 0), _modified(info))
+                    yield _file(name[start:], info)
 
     def stat(self, path: str) -> FileInfo | None:
         with self._telling(path):
             info = self._info(self._full(path))
-        return None if info is None else FileInfo(path, int(info["size"] or 0), _modified(info))
+        return None if info is None else _file(path, info)
 
     def read(self, path: str, size_max: int | None = None) -> bytes:
         info = self._there(path)
@@ -330,6 +331,13 @@ class FsspecStorage:
     @staticmethod
     def _parent(full: str) -> str:
         return full.rpartition("/")[0]
+
+
+def _file(path: str, info: Any) -> FileInfo:
+    """Stamped with what an object store calls an object's version or content. S3's times are no use for that: a listing
+    tells milliseconds where a question for one object tells seconds."""
+    named = next((str(info[key]).strip('"') for key in _STAMPS if info.get(key)), "")
+    return FileInfo(path, int(info["size"] or 0), _modified(info), named)
 
 
 def _modified(info: Any) -> float:

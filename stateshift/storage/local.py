@@ -35,7 +35,7 @@ from typing import BinaryIO
 
 from stateshift.storage import failures, local_owners, local_room, locations
 from stateshift.storage import local_calls as calls
-from stateshift.storage.local_listing import walk
+from stateshift.storage.local_listing import info_of, walk
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import Writing, is_temporary, unique_temporary
 from stateshift.survey import FileInfo, Owned, Room
@@ -76,7 +76,7 @@ class LocalStorage:
             return None
         except OSError as error:
             raise failures.from_os(error, self._location, path) from error
-        return FileInfo(path, found.st_size, found.st_mtime) if modes.S_ISREG(found.st_mode) else None
+        return info_of(path, found) if modes.S_ISREG(found.st_mode) else None
 
     def read(self, path: str, size_max: int | None = None) -> bytes:
         with self._open(path) as file, self._telling(path):

@@ -53,7 +53,12 @@ def _look(entry: os.DirEntry[str], directory: str, start: str, location: str) ->
         return None
     except OSError as error:
         raise failures.from_os(error, location, start + name) from error
-    return FileInfo(start + name, found.st_size, found.st_mtime)
+    return info_of(start + name, found)
+
+
+def info_of(path: str, found: os.stat_result) -> FileInfo:
+    """A file that is written anew under its name is another inode, or has another time to the nanosecond."""
+    return FileInfo(path, found.st_size, found.st_mtime, f"{found.st_ino:x}.{found.st_mtime_ns:x}")
 
 
 def _refuse_undecodable(name: str, directory: str, location: str) -> None:

@@ -37,6 +37,7 @@ class _File:
     modified: float
     storage: int = 0  # through which it was written
     number: int = 0  # of all writes that were not durable at once
+    stamp: str = ""
 
 
 @dataclass(slots=True)
@@ -69,6 +70,7 @@ class MemoryDisk:
         self.generation = 0
         self.writes = 0
         self._storages = 0
+        self._stamps = 0
         self._files: dict[str, _File] = {}
         self._directories: set[str] = set()
         self.owned: dict[str, Owned] = {}
@@ -200,6 +202,9 @@ class MemoryDisk:
         self._directories -= {d for d in self._directories - needed if d == top or d.startswith(below)}
 
     def _store(self, name: str, file: _File) -> None:
+        if not file.stamp:
+            self._stamps += 1
+            file = replace(file, stamp=f"{self._stamps:x}")
         self._files[name] = file
         self.bytes += len(file.content)
 
@@ -231,7 +236,7 @@ class MemoryStorage:
         start = len(_above_all(self._location))
         with self._alive() as disk:
             found = [
-                FileInfo(name[start:], len(file.content), file.modified)
+                _info(name[start:], file)
                 for name in disk.names(self._full(under))
                 if not is_temporary(name) and (file := disk.get(name)) is not None
             ]
@@ -241,7 +246,7 @@ class MemoryStorage:
         full = self._full(path)
         with self._alive() as disk:
             file = disk.get(full)
-        return None if file is None else FileInfo(path, len(file.content), file.modified)
+        return None if file is None else _info(path, file)
 
     def read(self, path: str, size_max: int | None = None) -> bytes:
         content = self._file(path).content
@@ -364,6 +369,10 @@ class MemoryStorage:
             with self._alive() as disk, self._telling(path):
                 disk.check_room(len(collected) + len(chunk))
             collected += chunk
+
+
+def _info(path: str, file: _File) -> FileInfo:
+    return FileInfo(path, len(file.content), file.modified, file.stamp)
 
 
 def _above(name: str) -> Iterator[str]:

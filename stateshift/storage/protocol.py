@@ -13,6 +13,8 @@ every member keeps, and the contract suite checks:
   location itself, so that one that is a single file can be read.
 * A name is a file's or a directory's: a `write` that would make it both is refused. Object stores have no directories,
   and there both are files, each whole.
+* `list` and `stat` tell the same stamp of a file for as long as nobody writes it; one that is written anew, or put in
+  its place, also with the same size, has another. A storage that cannot tell gives none.
 * Names are bytes a user chose: blanks, `%`, `#`, `?`, `:` and any unicode are taken literally.
 * `owners`, `own` are for storages whose traits say so; elsewhere nothing has an owner.
 * `checksum` is the storage's own word on a file's content: two that are equal, wherever they come from, mean equal

@@ -153,6 +153,22 @@ def test_times_are_kept_where_the_traits_say_so(storage: Storage) -> None:
     assert (told.modified == 1234567890.5) == storage.traits.keeps_times
 
 
+def test_a_file_keeps_its_stamp_until_it_is_written_anew(storage: Storage, reopen: Reopen) -> None:
+    """Also with the same size: what is recognised by its stamp is not read again."""
+    stamps = []
+    for content in (b"one", b"two"):
+        storage.write("a/b", of(content))
+        told = storage.stat("a/b")
+        assert told is not None
+        listed = next(iter(reopen().list("a")))
+        assert listed.stamp == told.stamp
+        stamps.append(told.stamp)
+    assert stamps[0] != stamps[1] or stamps == ["", ""]
+    storage.sync()
+    again = reopen().stat("a/b")
+    assert again is not None and again.stamp == stamps[1]
+
+
 def test_the_empty_path_is_the_location_itself(storage: Storage) -> None:
     assert storage.stat("") is None
     storage.write("a", of(b"x"))

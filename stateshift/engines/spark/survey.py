@@ -104,7 +104,7 @@ def _names(storage: Storage, files: tuple[FileInfo, ...]) -> tuple[dict[str, str
 def _images(files: tuple[FileInfo, ...]) -> list[str]:
     """Where checkpoints lie below the location: "" for the location itself, else the directories of a workflow."""
     found: set[str] = set()
-    for path, _, _ in files:
+    for path, *_ in files:
         if path == layout.METADATA or path.startswith(TOP):
             if "" not in found and _is_of_checkpoint(path):
                 found.add("")

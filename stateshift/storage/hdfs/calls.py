@@ -22,6 +22,7 @@ class Status:
     owner: str = ""
     group: str = ""
     mode: int = 0
+    id: int | None = None  # of the inode, where it is told
 
 
 @dataclass(frozen=True)

@@ -50,11 +50,11 @@ class HdfsStorage:
         start = len(self._full("").rstrip("/")) + 1
         for path, status in _below(self._calls, self._full(under)):
             if status.is_file and not is_temporary(status.name):
-                yield FileInfo(path[start:], status.size, status.modified)
+                yield _info(path[start:], status)
 
     def stat(self, path: str) -> FileInfo | None:
         status = self._calls.status(self._full(path))
-        return FileInfo(path, status.size, status.modified) if status is not None and status.is_file else None
+        return _info(path, status) if status is not None and status.is_file else None
 
     def read(self, path: str, size_max: int | None = None) -> bytes:
         content = b"".join(self._calls.open(self._full(path), 0, None if size_max is None else size_max + 1))
@@ -157,6 +157,12 @@ class HdfsStorage:
     def _remove_quietly(self, full: str) -> None:
         with contextlib.suppress(StorageError):
             self._calls.delete(full)
+
+
+def _info(path: str, status: Status) -> FileInfo:
+    """Hadoop's own RPC client does not tell the inode: then the NameNode's time, in milliseconds, is the stamp."""
+    inode = "" if status.id is None else f"{status.id:x}"
+    return FileInfo(path, status.size, status.modified, f"{inode}.{round(status.modified * 1000):x}")
 
 
 def _below(calls: HdfsCalls, top: str) -> Iterator[tuple[str, Status]]:

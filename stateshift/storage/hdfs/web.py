@@ -222,7 +222,7 @@ class _Counted:
 def _status(told: Any, name: str) -> Status:
     return Status(
         name, told["type"] == "FILE", int(told["length"]), told["modificationTime"] / 1000,
-        told["owner"], told["group"], int(told["permission"], 8),
+        told["owner"], told["group"], int(told["permission"], 8), told.get("fileId"),
     )  # fmt: skip
 
 

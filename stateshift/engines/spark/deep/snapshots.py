@@ -109,7 +109,7 @@ def _stores(survey: Survey, image: Image) -> Mapping[Place, StoreFiles]:
     """The image's state files by store, with the paths of the listing."""
     start = f"{image.path}/" if image.path else ""
     found: dict[Place, StoreFiles] = {}
-    for path, _, _ in survey.files:
+    for path, *_ in survey.files:
         place = classify(path[len(start) :]) if path.startswith(start) else None
         if place is None or place.area != "state":
             continue

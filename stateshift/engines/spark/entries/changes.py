@@ -47,7 +47,7 @@ class Changes:
         self._changes: dict[tuple[str, int, str, int], dict[str, str]] = {}
         self._zips: dict[tuple[str, int, str], dict[int, str]] = {}
         start = len(image.path) + 1 if image.path else 0
-        for path, _, _ in survey.files:
+        for path, *_ in survey.files:
             place = classify(path[start:]) if path.startswith(image.path) else None
             if place is not None and place.area == "state" and place.version is not None:
                 self._add(path, place, place.version)
