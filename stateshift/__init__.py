@@ -12,7 +12,7 @@ Imports point down; modules on one row do not import each other:
     migration, look, job
     executor, report, fleet, workdir, lock, estimating
     engines
-    journal, plan
+    journal, plan, steering
     step
     world
     storage, clusters, brokers

@@ -29,6 +29,7 @@ from stateshift.journal import (
 from stateshift.plan import PHASES, Plan
 from stateshift.step import (
     AnyStep,
+    BringFiles,
     CompareImages,
     CopyFiles,
     Discrepancy,
@@ -41,7 +42,7 @@ from stateshift.step import (
 )
 from stateshift.world import World
 
-WRITERS = (CopyFiles, TransformShard, WriteFile)
+WRITERS = (BringFiles, CopyFiles, TransformShard, WriteFile)
 
 
 # Steps that decode what they read, and so much that they hold piles of it.

@@ -1,7 +1,8 @@
 """What will be done, as a value: phases of typed steps. `plan` prints exactly what `apply` executes.
 
     Plan
-      job, engine, purpose      halt (stop the job), move (bring its image over), start (a first deployment)
+      job, engine, purpose      warm (a round while the job runs), halt (stop it), move (bring its image over), start (a
+                                first deployment)
       phases                    barriers, in the order of PHASES, empty ones left out
         steps                     independent of each other, except in an ordered phase, where each follows the last
       findings                  what a person should know before
@@ -31,7 +32,7 @@ PHASES: tuple[PhaseName, ...] = (
     "prepare", "halt", "copy", "transform", "compare", "publish", "submit", "confirm", "retire",
 )  # fmt: skip
 
-Purpose = Literal["halt", "move", "start"]
+Purpose = Literal["warm", "halt", "move", "start"]
 
 
 @dataclass(frozen=True, slots=True)

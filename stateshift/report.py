@@ -3,12 +3,14 @@
     Report
       state, jobs
         job        phases as a timeline, downtime, what a rollback had to leave
+        rounds           of a job that was brought over while it ran, and what each of them left
+      steered            what somebody outside asked of the run
       failure
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from stateshift.journal import PlanProgress, Progress, RunFailed, StepProgress, WaveGivenUp
@@ -26,6 +28,30 @@ class PhaseReport:
     done: int
     files: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundReport:
+    """What a round has brought, and what was left to bring when it was over: for how long the job would have been down
+    for that."""
+
+    number: int
+    start: float
+    seconds: float
+    files: int
+    bytes: int
+    left_files: int | None = None
+    left_bytes: int | None = None
+    left_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SteeredReport:
+    """`start` is in seconds since the run began."""
+
+    start: float
+    what: str
+    value: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +77,8 @@ class JobReport:
     notes: tuple[str, ...]
     left: tuple[str, ...]
     failure: FailureReport | None = None
+    rounds: tuple[RoundReport, ...] = ()
+    downtime_without_rounds: float | None = None  # what the first round brought, brought with the job down, reckoned
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +91,7 @@ class Report:
     jobs: tuple[JobReport, ...]
     left: tuple[str, ...]
     failure: FailureReport | None
+    steered: tuple[SteeredReport, ...] = ()
 
 
 def summarize(progress: Progress) -> Report:
@@ -81,6 +110,9 @@ def summarize(progress: Progress) -> Report:
         jobs=jobs,
         left=tuple(line for plan in progress.plans for line in plan.left),
         failure=None if failure is None else _told(failure),
+        steered=tuple(
+            SteeredReport(round(one.at - progress.began, 3), one.what, one.value) for one in progress.steered
+        ),
     )
 
 
@@ -88,7 +120,7 @@ def _plans(progress: Progress, job: str) -> list[PlanProgress]:
     """What the job's way was made of. What was taken back and then tried again counts no more."""
     plans = progress.plans_of((job,))
     kept = [plan for plan in plans if not plan.undone]
-    return kept if any(plan.purpose != "halt" for plan in kept) else plans
+    return kept if any(plan.purpose not in ("halt", "warm") for plan in kept) else plans
 
 
 def _halts_of(progress: Progress, plans: list[PlanProgress]) -> list[PlanProgress]:
@@ -115,6 +147,9 @@ def _job(progress: Progress, name: str) -> JobReport:
     steps = [step for plan in plans for step in plan.steps.values()]
     idle = any(step.evidence and step.evidence.get("idle") for step in steps)
     entries = _entries(steps)
+    moved = [phase for phase in phases if phase.name in ("copy", "transform", "publish")]
+    kept = [size for step in steps if step.state == "finished" for size in _kept(step)]
+    rounds = _rounds(progress, name, plans)
     notes = ["the job restored its state and had nothing to read: no batch yet"] if idle else []
     if entries == 0:
         notes.append("the state that was brought here holds no entries")
@@ -122,8 +157,8 @@ def _job(progress: Progress, name: str) -> JobReport:
         job=name,
         state=_state(plans),
         phases=phases,
-        files=sum(phase.files for phase in phases if phase.name in ("copy", "transform", "publish")),
-        bytes=sum(phase.bytes for phase in phases if phase.name in ("copy", "transform", "publish")),
+        files=sum(phase.files for phase in moved) + len(kept),
+        bytes=sum(phase.bytes for phase in moved) + sum(kept),
         downtime_seconds=down,
         downtime_from=down_from,
         entries=entries,
@@ -131,7 +166,26 @@ def _job(progress: Progress, name: str) -> JobReport:
         notes=tuple(notes),
         left=tuple(line for step in steps for line in step.left),
         failure=_failure_of(progress, name),
+        rounds=rounds,
+        downtime_without_rounds=round(down + rounds[0].seconds, 3) if down is not None and rounds else None,
     )
+
+
+def _kept(step: StepProgress) -> list[int]:
+    """The sizes of files that belong to the image and were there before the job was stopped."""
+    evidence = step.evidence or {}
+    return [size for _, size, _ in evidence["files"]] if "dropped" in evidence else []
+
+
+def _rounds(progress: Progress, job: str, plans: list[PlanProgress]) -> tuple[RoundReport, ...]:
+    """A look behind a round tells what that has left."""
+    left = {seen.round: seen for seen in reversed(progress.seen) if seen.job == job}
+    found = []
+    for number, plan in enumerate((plan for plan in plans if plan.purpose == "warm" and plan.steps), 1):
+        phase, after = _phase("", list(plan.steps.values()), progress.began), left.get(number)
+        rest = (after.files, after.bytes, after.seconds) if after is not None else (None, None, None)
+        found.append(RoundReport(number, phase.start, phase.seconds, phase.files, phase.bytes, *rest))
+    return tuple(found)
 
 
 def _entries(steps: Iterable[StepProgress]) -> int | None:
@@ -147,16 +201,28 @@ def _state(plans: Iterable[PlanProgress]) -> str:
         return "not begun"
     if all(plan.undone for plan in plans):
         return "rolled-back"
-    return "finished" if all(plan.finished_at is not None for plan in plans) else "unfinished"
+    steps = [plan for plan in plans if plan.purpose != "warm"]
+    return "finished" if steps and all(plan.finished_at is not None for plan in steps) else "unfinished"
 
 
 def _phases(progress: Progress, plans: list[PlanProgress]) -> tuple[PhaseReport, ...]:
-    found = []
+    warm = [plan for plan in plans if plan.purpose == "warm" and plan.steps]
+    found = [_phase(name, steps, progress.began) for name, steps in _bundled(warm)]
     for name in PHASES:
-        steps = [step for plan in plans for step in plan.steps.values() if step.phase == name]
+        others = (plan for plan in plans if plan.purpose != "warm")
+        steps = [step for plan in others for step in plan.steps.values() if step.phase == name]
         if steps:
             found.append(_phase(name, steps, progress.began))
     return tuple(found)
+
+
+def _bundled(rounds: list[PlanProgress]) -> Iterator[tuple[str, list[StepProgress]]]:
+    """The first round brings most of it; how many there are behind it depends on how long the job was not stopped."""
+    if rounds:
+        yield "round 1", list(rounds[0].steps.values())
+    if len(rounds) > 1:
+        name = "round 2" if len(rounds) == 2 else f"rounds 2-{len(rounds)}"
+        yield name, [step for plan in rounds[1:] for step in plan.steps.values()]
 
 
 def _phase(name: str, steps: list[StepProgress], began: float) -> PhaseReport:

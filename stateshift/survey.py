@@ -221,8 +221,21 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
+class Brought:
+    """A file that a round has brought over while the job ran, and that still is what it was: at the target nobody has
+    touched it; at the source it is the same file, or has been tidied away by a job that has not gone back since."""
+
+    source: str
+    target: str
+    file: FileInfo
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything a plan may know beside the spec. `at` is not part of any fingerprint."""
+    """Everything a plan may know beside the spec. `at` is not part of any fingerprint. `brought` are the files that are
+    at the target already, by the location they came from and their path; `chains` what each shard of the last round's
+    image was folded from; `left` (location, path) what rounds have left at a target beside them."""
 
     source: Survey
     target: Survey
@@ -235,3 +248,6 @@ class Facts:
     others: tuple[Survey, ...] = ()
     topics: Topics | None = None
     attempt: int = 1  # how often this run has tried to move the job, this time included
+    brought: Mapping[tuple[str, str], Brought] = field(default_factory=dict)
+    chains: tuple[ShardFiles, ...] = ()
+    left: tuple[tuple[str, str], ...] = ()

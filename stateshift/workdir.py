@@ -5,6 +5,7 @@
       journal          one record a line, each on disk before the next effect
       plans/0.json …   the adopted plans, each on disk before the record that adopts it
       report.json      the last report
+      steer/           what is asked of the process at work from outside, and live.json its answer (`steering`)
       held             flocked by the process at work: it lets go when it dies, however it dies
       jobs/            what the clusters keep of the jobs they started
 """
@@ -25,6 +26,7 @@ from typing import IO, Any
 from stateshift.errors import JournalError, StorageError
 from stateshift.formats.marks import TEMPORARY
 from stateshift.plan import Plan, decode_plan, encode_plan
+from stateshift.steering import Steering
 
 
 class FileLines:
@@ -79,6 +81,10 @@ class Workdir:
     @property
     def jobs(self) -> Path:
         return self.path / "jobs"
+
+    @property
+    def steering(self) -> Steering:
+        return Steering(self.path)
 
     def create(self) -> None:
         """Make the directory, so that a crash of the machine does not take it away with the journal in it."""

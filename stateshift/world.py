@@ -10,6 +10,7 @@
     pace                how fast all storages together may be used, where that is bounded
     run                 the run's name: tags and fences carry it, so a second attempt knows the first
     stop                set once somebody asked to stop
+    look                heeds what else is asked of the run while it is at work; returns when it may go on
 
 Only types here: the adapters are opened by `migration`, `look` and `fleet`.
 """
@@ -107,8 +108,10 @@ class World:
     cores: int = 1
     fence: Callable[[str], str | None] = lambda location: None
     pace: Limits | None = None
+    look: Callable[[], None] = lambda: None
 
     def check_interrupted(self) -> None:
         """Steps call this between two writes: Ctrl-C finishes the current one and no more."""
+        self.look()
         if self.stop.is_set():
             raise Interrupted("interrupted; what was done is written down")

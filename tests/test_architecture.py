@@ -27,7 +27,7 @@ ROWS = (
     ("migration", "look", "job", "advise", "live"),
     ("executor", "report", "fleet", "lock", "workdir", "estimating"),
     ("engines", "reconfigure", "strategies"),
-    ("journal", "plan"),
+    ("journal", "plan", "steering"),
     ("step",),
     ("world",),
     ("storage", "clusters", "brokers"),
@@ -45,7 +45,7 @@ JOB_MAY_KNOW = ("spec", "survey", "formats", "errors", "plain")
 # The rooms of an engine, and its modules that are in none. Modules on one row may know each other, rooms may not.
 SPARK_ROWS = (
     ("planner", "comparing", "copying", "transforms", "looks"),
-    ("findings",),
+    ("findings", "warming"),
     ("deep", "reshaping", "showing"),
     ("survey", "restart", "endpoints", "schemas"),
     ("entries", "decoding"),

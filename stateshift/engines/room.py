@@ -113,7 +113,7 @@ def _needed(survey: Survey) -> tuple[int, int]:
 
 
 def _written(job: JobSpec, facts: Facts) -> Iterator[Survey]:
-    if job.mode == "move" or job.target is None:
+    if job.moves or job.target is None:
         yield facts.source
     if job.target:
         yield facts.target

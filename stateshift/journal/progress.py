@@ -15,11 +15,13 @@ from stateshift.journal.records import (
     PlanUndone,
     Record,
     RollbackStarted,
+    RoundSeen,
     RunFailed,
     RunFinished,
     RunResumed,
     RunRolledBack,
     RunStarted,
+    Steered,
     StepFinished,
     StepStarted,
     StepUndone,
@@ -77,6 +79,8 @@ class Progress:
     failure: RunFailed | None = None
     given_up: tuple[WaveGivenUp, ...] = ()
     discard: bool = False
+    seen: tuple[RoundSeen, ...] = ()
+    steered: tuple[Steered, ...] = ()
     records: int = 0
 
     def plans_of(self, jobs: Collection[str]) -> list[PlanProgress]:
@@ -138,6 +142,12 @@ def advance(progress: Progress, record: Record) -> Progress:
         case PlanUndone():
             _expect(record.plan < len(progress.plans), progress, record)
             return _with_plan(after, replace(progress.plans[record.plan], undone=True, left=record.left))
+        case RoundSeen():
+            _expect(progress.state == "running", progress, record)
+            return replace(after, seen=(*progress.seen, record))
+        case Steered():
+            _expect(progress.state in ("running", "rolling-back"), progress, record)
+            return replace(after, steered=(*progress.steered, record))
         case RunFailed():
             _expect(progress.state in ("running", "rolling-back"), progress, record)
             if progress.state == "rolling-back":

@@ -92,6 +92,33 @@ class PlanFinished:
 
 
 @dataclass(frozen=True, slots=True)
+class RoundSeen:
+    """What was left to bring of a running job before its next round, or before it was stopped: how long that would take
+    with the job down. The rates are told once two looks tell them."""
+
+    kind: ClassVar[str] = "round-seen"
+    at: float
+    job: str
+    round: int
+    epoch: int | None
+    files: int
+    bytes: int
+    seconds: float
+    written_per_second: float | None = None
+    brought_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Steered:
+    """Somebody outside has asked for something, and it is heeded from here on: cutover, pause, go on, throttle."""
+
+    kind: ClassVar[str] = "steered"
+    at: float
+    what: str
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PlanUndone:
     kind: ClassVar[str] = "plan-undone"
     at: float
@@ -157,6 +184,8 @@ Record = (
     | StepUndone
     | PlanFinished
     | PlanUndone
+    | RoundSeen
+    | Steered
     | RunFailed
     | WaveGivenUp
     | RunFinished

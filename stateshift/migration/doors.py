@@ -75,7 +75,8 @@ def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
     storages: dict[str, Storage] = {}
     clusters: dict[str, Cluster] = {}
     opening = threading.Lock()
-    throttled = spec.bytes_per_second or spec.operations_per_second
+    steered = any(job.mode == "warm" for job in spec.jobs)  # then it may be throttled at any time
+    throttled = steered or spec.bytes_per_second or spec.operations_per_second
     pace = Pace(doors.clock, spec.bytes_per_second, spec.operations_per_second) if throttled else None
 
     def storage(location: str) -> Storage:

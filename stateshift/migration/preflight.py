@@ -24,7 +24,7 @@ def asked(spec: Spec, job: JobSpec, facts: Facts, doors: Doors) -> Facts:
     if not spec.restart:
         return facts
     stays = job.target is None
-    fenced = spec.engine == "spark" and job.mode == "move" and (not stays or bool(job.transform))
+    fenced = spec.engine == "spark" and job.moves and (not stays or bool(job.transform))
     source = _asked(facts.source, doors, _first_looked_into(facts.source)) if fenced else facts.source
     if stays:
         source = _asked(_beside(source, doors), doors, ())

@@ -12,6 +12,7 @@ from stateshift.engines.registry import Engine, engine
 from stateshift.errors import PlanError, SpecError
 from stateshift.estimating import estimated, probe
 from stateshift.migration import preflight
+from stateshift.migration.brought import Arrivals, with_arrivals
 from stateshift.migration.doors import Doors
 from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
@@ -22,6 +23,8 @@ from stateshift.storage.protocol import Storage
 from stateshift.survey import ClusterFacts, Facts, Finding, Survey
 from stateshift.workdir import Workdir
 
+LOOKS = 4
+SECONDS_BETWEEN_LOOKS = 0.25
 NO_TAG = "stateshift.nobody-has-submitted-this"
 
 
@@ -74,9 +77,12 @@ def decode_proposal(value: Any) -> Proposal:
     return proposal
 
 
-def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bool = False) -> Facts:
+def gather(
+    spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bool = False, arrived: Arrivals | None = None
+) -> Facts:
     """All the reading there is before a plan exists. `probing` is for a plan that is shown: how fast its storages are,
-    and what is asked of them before anything moves (`preflight`)."""
+    and what is asked of them before anything moves (`preflight`). `arrived` is what rounds have left
+    at the target already."""
     kind = engine(spec.engine)
     _check_submits(spec, job)
     source, found = _source(kind, job, doors)
@@ -92,6 +98,8 @@ def gather(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bo
         at=doors.clock.now(),
         others=tuple(_survey(spec, location, doors, job.transform) for location in _others(job)),
     )
+    if arrived:
+        facts = with_arrivals(facts, arrived)
     return preflight.asked(spec, job, facts, doors) if probing else facts
 
 
@@ -112,7 +120,15 @@ def _source(kind: Engine, job: JobSpec, doors: Doors) -> tuple[Storage, Survey]:
     if job.takes_savepoints:
         storage = doors.open_storage(job.source)
         return storage, Survey(storage.location, None, "empty", ())
-    return kind.survey(job.source, doors.open_storage, changes=job.transform)
+    storage, survey = kind.survey(job.source, doors.open_storage, changes=job.transform)
+    for _ in range(LOOKS if job.source_cluster is not None or not job.moves else 0):
+        findings = (*survey.findings, *(finding for image in survey.images for finding in image.findings))
+        if not any(finding.level == "refuse" for finding in findings):
+            break
+        # A job that runs tidies up while we look: what is really missing is missing the next time, too.
+        doors.clock.sleep(SECONDS_BETWEEN_LOOKS)
+        storage, survey = kind.survey(job.source, doors.open_storage, changes=job.transform)
+    return storage, survey
 
 
 def propose(spec: Spec, doors: Doors, workdir: Workdir, only: str | None = None) -> Proposal:

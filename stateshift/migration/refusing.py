@@ -52,7 +52,7 @@ class Refusing:
         for adopted in plans:
             job = self.spec.job(adopted.job)
             begun = {name for name, step in adopted.steps.items() if step.state != "undone"}
-            if job is None or job.mode != "move" or not begun:
+            if job is None or not job.moves or not begun:
                 continue
             for step in self._plan(adopted):
                 if not isinstance(step, SubmitJob) or step.name not in begun or step.status(self.world).state.alive:

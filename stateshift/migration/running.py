@@ -30,9 +30,12 @@ from stateshift.journal import (
     StepUndone,
     WaveGivenUp,
 )
+from stateshift.migration.brought import arrivals
 from stateshift.migration.doors import Doors, world_of
-from stateshift.migration.proposing import Proposal, decode_proposal, gather, refuse
+from stateshift.migration.helm import Helm, Telling
+from stateshift.migration.proposing import LOOKS, SECONDS_BETWEEN_LOOKS, Proposal, decode_proposal, gather, refuse
 from stateshift.migration.refusing import Refusing
+from stateshift.migration.warming import Warming
 from stateshift.plan import Plan
 from stateshift.report import Report, summarize
 from stateshift.spec import JobSpec
@@ -40,6 +43,7 @@ from stateshift.spec.waves import in_waves
 from stateshift.step import AwaitProgress, SubmitJob
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
+from stateshift.survey import Facts
 from stateshift.workdir import Workdir
 
 # What became of a job that has to be started once more.
@@ -66,7 +70,12 @@ class Run:
         self.spec, self.proposal, self.journal, self.workdir, self.doors = (
             proposal.spec, proposal, journal, workdir, doors,
         )  # fmt: skip
-        self.world = world_of(proposal.spec, journal.progress.run, workdir, doors)
+        clock, steering = doors.clock, workdir.steering
+        self.telling = Telling(doors.meter, steering, clock)
+        world = world_of(proposal.spec, journal.progress.run, workdir, replace(doors, meter=self.telling))
+        self.helm = Helm(steering, journal, proposal.spec, clock, world.pace, doors.stop)
+        self.world = replace(world, look=self.helm.look)
+        self._plans: dict[int, Plan] = {}
         self.refusing = Refusing(proposal.spec, self.world, workdir)
 
     @classmethod
@@ -116,9 +125,12 @@ class Run:
                 self._let_go(job)
         for job in pending:
             self._lock(job)
+        warm = [job for job in pending if self._moves_warm(job)]
+        if warm:
+            Warming(self, warm).until_cutover()
         halted = self._halt(pending)
         adopted = [self._adopted(job, "move", "start") or self._fresh(job, halted, pending) for job in pending]
-        plans = [self._adopt(one) if isinstance(one, Plan) else one for one in adopted]
+        plans = [self.adopt(one) if isinstance(one, Plan) else one for one in adopted]
         self._start_again(plans)
         executor.execute_together(plans, self.world, self.journal, self.doors.fleet)
         for job in pending:
@@ -141,9 +153,15 @@ class Run:
                 write(StepStarted(now(), number, "submit", step.name))
                 write(StepFinished(now(), number, step.name, 0.0, 0, 0, step.again(self.world)))
 
+    def _moves_warm(self, job: JobSpec) -> bool:
+        """Whether it is still to be followed while it runs: it was not stopped yet, or has been started again."""
+        plans = [plan for plan in self.journal.progress.plans_of((job.name,)) if plan.purpose != "warm"]
+        return self.proposed(job, "warm") is not None and not (plans and plans[-1].steps and not plans[-1].undone)
+
     def _done(self, job: JobSpec) -> bool:
         last = next(reversed(self.journal.progress.plans_of((job.name,))), None)
-        return last is not None and last.purpose != "halt" and last.finished_at is not None and not last.undone
+        moved = last is not None and last.purpose not in ("halt", "warm")
+        return moved and last is not None and last.finished_at is not None and not last.undone
 
     def _halt(self, wave: list[JobSpec]) -> frozenset[str]:
         """Carry out the halt plans, where there are some; the jobs that they stopped."""
@@ -151,10 +169,10 @@ class Run:
         for job in wave:
             adopted = self._adopted(job, "halt")
             if adopted is None and self._adopted(job, "move", "start") is None:
-                proposed = self._proposed(job)
-                if proposed[0].purpose == "halt":
-                    self._expect_fresh(job, proposed[0])
-                    adopted = self._adopt(proposed[0])
+                proposed = self.proposed(job, "halt")
+                if proposed is not None:
+                    self.same_facts(job, proposed)
+                    adopted = self.adopt(proposed)
             if adopted is not None:
                 halts[job.name] = adopted
         executor.execute_together(list(halts.values()), self.world, self.journal, self.doors.fleet)
@@ -165,20 +183,21 @@ class Run:
         stays halted."""
         halted = job.name in halts
         job = self._with_images(job)
-        facts = gather(self.spec, job, self.doors, self.workdir)
+        facts = self.facts_of(job)
         if halted and facts.source_cluster is not None and facts.source_cluster.state == "unknown":
             # A cluster that cannot tell was told to stop the job, and said that it did.
             facts = replace(facts, source_cluster=replace(facts.source_cluster, state="absent"))
-        before = [plan for plan in self.journal.progress.plans_of((job.name,)) if plan.purpose != "halt"]
+        before = [p for p in self.journal.progress.plans_of((job.name,)) if p.purpose not in ("halt", "warm")]
         made = engine(self.spec.engine).plan(self.spec, job, replace(facts, attempt=1 + len(before)))
         proposed = self._proposed(job)[-1]
-        if made[0].purpose == "halt" and halted:
+        runs = any(plan.purpose == "halt" for plan in made)
+        if runs and halted:
             raise StalePlan(
                 f"{job.name} runs again after it was stopped",
                 hint="something restarts it: switch that off, then `stateshift resume WORKDIR`",
             )
         now = engine(self.spec.engine).identity(facts) if proposed.provisional else made[-1].facts
-        if made[0].purpose == "halt" or now != proposed.facts:
+        if runs or now != proposed.facts:
             self._undo_halts(wave)
             raise _stale(job, taken_back=bool(halts))
         if made[-1].refusals:
@@ -202,11 +221,6 @@ class Run:
                 with suppress(StateshiftError):  # the failure that was told counts, and a resume finds its own lock
                     self._let_go(self._job(name))
 
-    def _expect_fresh(self, job: JobSpec, proposed: Plan) -> None:
-        facts = gather(self.spec, job, self.doors, self.workdir)
-        if engine(self.spec.engine).identity(facts) != proposed.facts:
-            raise _stale(job, taken_back=False)
-
     def _undo_halts(self, wave: list[JobSpec]) -> None:
         """Of a wave that does not move: its jobs go on where they are."""
         for job in reversed(wave):
@@ -222,7 +236,7 @@ class Run:
                 return plan.plan, self.workdir.read_plan(plan.plan, plan.fingerprint)
         return None
 
-    def _adopt(self, plan: Plan) -> tuple[int, Plan]:
+    def adopt(self, plan: Plan) -> tuple[int, Plan]:
         number = len(self.journal.progress.plans)
         self.workdir.write_plan(number, plan)
         steps = sum(len(phase.steps) for phase in plan.phases)
@@ -233,6 +247,39 @@ class Run:
 
     def _proposed(self, job: JobSpec) -> list[Plan]:
         return [plan for plan in self.proposal.plans if plan.job == job.name]
+
+    def proposed(self, job: JobSpec, purpose: str) -> Plan | None:
+        return next((plan for plan in self._proposed(job) if plan.purpose == purpose), None)
+
+    # -- what rounds have to know
+
+    def rounds(self, job: JobSpec) -> list[PlanProgress]:
+        """Those of this job that count."""
+        plans = self.journal.progress.plans_of((job.name,))
+        return [plan for plan in plans if plan.purpose == "warm" and not plan.undone]
+
+    def facts_of(self, job: JobSpec) -> Facts:
+        """What is there now, and what of it rounds have brought."""
+        arrived = arrivals(self.rounds(job), self._plan_of)
+        return gather(self.spec, job, self.doors, self.workdir, arrived=arrived)
+
+    def _plan_of(self, adopted: PlanProgress) -> Plan:
+        if adopted.plan not in self._plans:
+            self._plans[adopted.plan] = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
+        return self._plans[adopted.plan]
+
+    def same_facts(self, job: JobSpec, proposed: Plan | None) -> Facts:
+        """What is there now, if the job is still the one that this was proposed for. One that runs may be in the middle
+        of something: it is looked at more than once."""
+        for _ in range(LOOKS):
+            facts = self.facts_of(job)
+            if proposed is None or engine(self.spec.engine).identity(facts) == proposed.facts:
+                return facts
+            self.doors.clock.sleep(SECONDS_BETWEEN_LOOKS)
+        raise _stale(job, taken_back=False)
+
+    def say(self, line: str) -> None:
+        self.world.meter.say(line)
 
     # -- back
 

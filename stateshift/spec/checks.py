@@ -32,6 +32,7 @@ def check(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> None:
         _check_united(complaints, read)
         _check_data(complaints, read)
         _check_fork(complaints, read)
+        _check_warm(complaints, read)
         _check_changes(complaints, read)
         _check_waivers(complaints, read)
         _check_kept(complaints, read)
@@ -195,6 +196,26 @@ def _check_fork(complaints: Complaints, read: ReadJob) -> None:
         complaints.add(read.at("mode"), "a fork with merge_jobs, which would change the source", "'move', or no merge")
     if not read.job.target:
         complaints.add(read.at("mode"), "a fork without 'remote_location'", "where the copy goes")
+
+
+def _check_warm(complaints: Complaints, read: ReadJob) -> None:
+    """What is brought over while the job runs is brought as it is, to a place of its own; and it has to be stopped."""
+    job, at = read.job, read.at("mode")
+    if job.mode != "warm":
+        for key in ("rounds", "until", "cutover"):
+            if key in read.places and read.places[key].pointer.startswith(read.place.pointer):
+                complaints.add(read.at(key), f"{key!r} is for a job that moves warm", '"mode": "warm"')
+        return
+    if job.flink is not None:
+        complaints.add(at, "a warm move of a job of Flink", "'move': it ends with its savepoint")
+    if not job.target:
+        complaints.add(at, "a warm move without 'remote_location'", "where the image goes")
+    if not job.source_cluster:
+        complaints.add(at, "a warm move without 'source_cluster'", "the cluster on which the job is stopped in the end")
+    if job.transform:
+        complaints.add(at, "a warm move with 'transform'", "two runs: the change before, or after")
+    if job.merge_locations:
+        complaints.add(at, "a warm move with 'merge_jobs'", "two runs: merge first")
 
 
 def _check_changes(complaints: Complaints, read: ReadJob) -> None:

@@ -145,8 +145,24 @@ JOB = Keys(
     ),
     _job(
         "mode", "choice", "mode",
-        "Move the job, or fork it: the source goes on, and the copy gets an identity of its own.",
+        "move: stop the job, bring its image over, start it there. warm: bring most of it over while the job runs, in "
+        "rounds, and stop it for the rest. fork: the source goes on, and the copy gets an identity of its own.",
         choices=get_args(Mode), for_all=True,
+    ),
+    _job(
+        "rounds", "count", "rounds",
+        "Warm: at most so many rounds. Alone, the job is stopped after them; beside `until`, it is not stopped where "
+        "that has not been reached by then.", for_all=True,
+    ),
+    _job(
+        "until", "until", "until",
+        "Warm: when the job may be stopped: once what is left to bring would take less than this (remaining < 5s).",
+        for_all=True,
+    ),
+    _job(
+        "cutover", "cutover", "cutover",
+        "Warm: ready, as soon as that is reached; told, not before `stateshift cutover`; or hours of the day "
+        "(22:00-04:30, with UTC behind where they are not this machine's).", for_all=True,
     ),
     _job(
         "planned_batch", "choice", "planned_batch",
@@ -211,6 +227,9 @@ THROTTLE = Keys(
 SUBMIT = Keys(
     Key("environment", "environment", "Variables of the job's own environment.", SubmitSpec, "environment"),
     Key("seconds_max", "number", "How long to wait for the first committed batch.", SubmitSpec, "seconds_max"),
+    Key("prepare", "boolean",
+        "Start the job before the old one is stopped: it calls stateshift.job.wait() before its first query, and goes "
+        "on when its image is there.", SubmitSpec, "prepare"),
 )
 
 # One wave of `waves`.

@@ -22,13 +22,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from stateshift.spec.warm import READY
+
 # The findings that may be waived, by the names that the findings give.
 WAIVERS = (
     *("paths-stay", "older-target", "zip-format", "operators-stay"),
     *("permission", "space", "target-reach", "lost-offsets", "list-state", "kryo"),
 )
 
-Mode = Literal["move", "fork"]
+Mode = Literal["move", "fork", "warm"]
 Verify = Literal["entries", "digests", "none"]
 Keep = Literal["owner", "permissions"]
 
@@ -67,11 +69,13 @@ class ClusterSpec:
 
 @dataclass(frozen=True, slots=True)
 class SubmitSpec:
-    """How the job starts. `options` are the cluster kind's own (application, arguments, conf, command, ...)."""
+    """How the job starts. `options` are the cluster kind's own (application, arguments, conf, command, ...). With
+    `prepare` it is started before the old one is stopped, and waits for its image (`stateshift.job.wait`)."""
 
     options: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     seconds_max: float = 300.0
+    prepare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,11 +133,19 @@ class JobSpec:
     data: tuple[DataSpec, ...] = ()
     kafka: KafkaSpec | None = None
     mode: Mode = "move"
+    rounds: int | None = None
+    until: str | None = None
+    cutover: str = READY
     verify: Verify = "entries"
     keep: tuple[Keep, ...] = ()
     planned_batch: Literal["keep", "drop"] = "keep"
     waive: tuple[str, ...] = ()
     flink: FlinkJob | None = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether the old job is over afterwards."""
+        return self.mode != "fork"
 
     @property
     def takes_savepoints(self) -> bool:

@@ -44,6 +44,9 @@ _PLACEHOLDER = r"\$\{"
 _TRUE_OR_FALSE = rf"^\s*([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])\s*$|{_PLACEHOLDER}"
 _WHOLE = rf"^\s*-?[0-9]{{1,16}}\s*$|{_PLACEHOLDER}"
 _DECIMAL = rf"^\s*[0-9]{{1,16}}(\.[0-9]{{1,16}})?\s*$|{_PLACEHOLDER}"
+_UNTIL = rf"^\s*[Rr][Ee][Mm][Aa][Ii][Nn][Ii][Nn][Gg]\s*<\s*[0-9.]+\s*[A-Za-z]+\s*$|{_PLACEHOLDER}"
+_HOURS = r"[0-9]+:[0-9]+\s*-\s*[0-9]+:[0-9]+(\s*[Uu][Tt][Cc])?"
+_CUTOVER = rf"^\s*([Rr][Ee][Aa][Dd][Yy]|[Tt][Oo][Ll][Dd]|{_HOURS})\s*$|{_PLACEHOLDER}"
 _CONNECTION = rf"^\s*([A-Za-z][A-Za-z0-9+.-]*://\S+|[^\s/@]+:[0-9]{{1,5}})\s*$|{_PLACEHOLDER}"
 
 
@@ -176,6 +179,8 @@ _INLINE: dict[str, Schema] = {
     "json": {"type": ["string", "number", "boolean", "null", "array", "object"]},
     "type": {"anyOf": [_TEXT, {"type": "object"}]},
     "name": {"type": "string"},
+    "until": {"type": "string", "pattern": _UNTIL},
+    "cutover": {"type": "string", "pattern": _CUTOVER},
     "environment": {"type": "object", "additionalProperties": {"type": "string"}},
 }
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stateshift.spec import warm
 from stateshift.spec.keys import Key, Keys, fold
 from stateshift.spec.location import NoLocation, normal
 from stateshift.spec.place import Complaints, Place, readable, told
@@ -147,6 +148,20 @@ def _count(reader: Reader, key: Key, place: Place) -> int | None:
     return _whole(reader, place, 1, _NUMBER_MAX, "an integer of at least 1")
 
 
+def _until(reader: Reader, key: Key, place: Place) -> str | None:
+    read = warm.normal_until(place.value) if isinstance(place.value, str) else None
+    if read is None:
+        reader.refuse(place, "a time that may remain: remaining < 5s")
+    return read
+
+
+def _cutover(reader: Reader, key: Key, place: Place) -> str | None:
+    read = warm.normal_cutover(place.value) if isinstance(place.value, str) else None
+    if read is None:
+        reader.refuse(place, "ready, told, or hours of the day: 22:00-04:30 or 22:00-04:30 UTC")
+    return read
+
+
 def _batch(reader: Reader, key: Key, place: Place) -> int | None:
     return _whole(reader, place, 0, _NUMBER_MAX, "an integer from 0 on")
 
@@ -249,6 +264,8 @@ _READ: dict[str, Callable[[Reader, Key, Place], Any]] = {
     "integer": _integer,
     "count": _count,
     "batch": _batch,
+    "until": _until,
+    "cutover": _cutover,
     "number": _number,
     "port": _port,
     "connection": _connection,

@@ -38,5 +38,5 @@ def share(job: JobSpec, other: JobSpec) -> bool:
     if job.flink is not None and other.flink is not None:
         taking = job.takes_savepoints and other.takes_savepoints
         return taking and bool(set(job.flink.job_ids) & set(other.flink.job_ids))
-    moving = job.mode == "move" and other.mode == "move" and bool(job.source and other.source)
+    moving = job.moves and other.moves and bool(job.source and other.source)
     return moving and relation(job.source, other.source) == "same"

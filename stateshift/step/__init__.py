@@ -9,6 +9,8 @@
     MoveFiles        files       rename a bundle within one file system
     WriteFile        files       write literal bytes
     TransformShard   files       feed files through a named pure transform
+    BringFiles       rounds      bring a bundle of files while the job runs
+    KeepBrought      rounds      keep of it what belongs to the image, and remove the rest
     CompareImages    images      fold the entries of both images and compare
     KeepOwners       owners      give the target's files to whom the source's belong
     SubmitJob        starting    find the tag, else submit with it
@@ -20,6 +22,7 @@ from stateshift.step.images import CompareImages
 from stateshift.step.jobs import FenceSource, LiftFence, StopJob
 from stateshift.step.owners import KeepOwners
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence, Fleet, Step
+from stateshift.step.rounds import BringFiles, KeepBrought
 from stateshift.step.savepoints import TakeSavepoint
 from stateshift.step.starting import AwaitProgress, SubmitJob
 
@@ -32,6 +35,8 @@ AnyStep = (
     | MoveFiles
     | WriteFile
     | TransformShard
+    | BringFiles
+    | KeepBrought
     | CompareImages
     | KeepOwners
     | SubmitJob
@@ -41,6 +46,7 @@ AnyStep = (
 __all__ = [
     "AnyStep",
     "AwaitProgress",
+    "BringFiles",
     "CompareImages",
     "CopyFiles",
     "Discrepancy",
@@ -48,6 +54,7 @@ __all__ = [
     "FenceSource",
     "FileEvidence",
     "Fleet",
+    "KeepBrought",
     "KeepOwners",
     "LiftFence",
     "MoveFiles",

@@ -51,7 +51,7 @@ class CopyFiles:
         return sum(item.size for item in self.items)
 
     def describe(self) -> str:
-        return f"copy {_paths(tuple(i.path for i in self.items))} to {self.target}"
+        return f"copy {paths_told(tuple(i.path for i in self.items))} to {self.target}"
 
     def run(self, world: World) -> Evidence:
         source, target = world.storage(self.source), world.storage(self.target)
@@ -66,10 +66,10 @@ class CopyFiles:
         return {"files": [list(file) for file in written]}
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        return _files_hold(world, self.target, evidence)
+        return files_hold(world, self.target, evidence)
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        return _remove_ours(world, self.target, tuple(i.path for i in self.items), evidence)
+        return remove_ours(world, self.target, tuple(i.path for i in self.items), evidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class MoveFiles:
         return 0
 
     def describe(self) -> str:
-        return f"move {_paths(tuple(i.path for i in self.items))} within {self.location}"
+        return f"move {paths_told(tuple(i.path for i in self.items))} within {self.location}"
 
     def run(self, world: World) -> Evidence:
         storage = world.storage(self.location)
@@ -164,18 +164,18 @@ class WriteFile:
     def run(self, world: World) -> Evidence:
         world.check_interrupted()
         storage, content = world.storage(self.target), self.content
-        written = _settle(storage, self.path, lambda: iter((content,)), None)
+        written = settle(storage, self.path, lambda: iter((content,)), None)
         storage.sync()
         world.meter.done(1, len(content))
         return {"files": [list(written)]}
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        return _files_hold(world, self.target, evidence)
+        return files_hold(world, self.target, evidence)
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         storage, before = world.storage(self.target), self.replaces
         if before is None:
-            return _remove_ours(world, self.target, (self.path,), evidence)
+            return remove_ours(world, self.target, (self.path,), evidence)
         if storage.stat(self.path) is None or digest_of(storage.chunks(self.path)) == digest_of(iter((self.content,))):
             storage.write(self.path, lambda: iter((before.encode("utf-8"),)))
             storage.sync()
@@ -216,27 +216,27 @@ class TransformShard:
         return sum(item.size for item in (*self.inputs, *others))
 
     def describe(self) -> str:
-        return f"{self.transform}: {_paths(tuple(i.path for i in self.inputs))} to {self.target}"
+        return f"{self.transform}: {paths_told(tuple(i.path for i in self.inputs))} to {self.target}"
 
     def run(self, world: World) -> Evidence:
         source, target = world.storage(self.source), world.storage(self.target)
-        inputs: list[Input] = [_reading(source, item) for item in self.inputs]
-        inputs += [_reading(world.storage(p.location), item) for p in self.beside for item in p.files]
+        inputs: list[Input] = [reading(source, item) for item in self.inputs]
+        inputs += [reading(world.storage(p.location), item) for p in self.beside for item in p.files]
         contents = world.transforms[self.transform](self.options, inputs)
         assert len(contents) == len(self.outputs), f"{self.transform} made {len(contents)} outputs"
         written = []
         for path, content in zip(self.outputs, contents, strict=True):
             world.check_interrupted()  # one after the other: each holds a piece of the state
-            written.append(_settle(target, path, content, None, self.whole))
+            written.append(settle(target, path, content, None, self.whole))
         target.sync()
         world.meter.done(self.files, self.bytes)
         return {"files": [list(file) for file in written]}
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        return _files_hold(world, self.target, evidence)
+        return files_hold(world, self.target, evidence)
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        return _remove_ours(world, self.target, self.outputs, evidence)
+        return remove_ours(world, self.target, self.outputs, evidence)
 
 
 def digest_of(content: Iterator[bytes]) -> tuple[int, str]:
@@ -250,7 +250,7 @@ def digest_of(content: Iterator[bytes]) -> tuple[int, str]:
 
 def _copy(source: Storage, target: Storage, item: FileInfo, keep_times: bool, whole: bool) -> FileEvidence:
     modified = item.modified if keep_times and item.modified else None
-    written = _settle(target, item.path, _reading(source, item), modified, whole)
+    written = settle(target, item.path, reading(source, item), modified, whole)
     if written.size != item.size:
         target.remove(item.path)
         raise StalePlan(
@@ -260,7 +260,7 @@ def _copy(source: Storage, target: Storage, item: FileInfo, keep_times: bool, wh
     return written
 
 
-def _reading(source: Storage, item: FileInfo) -> Input:
+def reading(source: Storage, item: FileInfo) -> Input:
     def content(offset: int = 0) -> Iterator[bytes]:
         try:
             yield from source.chunks(item.path, offset)
@@ -275,7 +275,7 @@ def _reading(source: Storage, item: FileInfo) -> Input:
     return content
 
 
-def _settle(
+def settle(
     target: Storage, path: str, content: Content, modified: float | None, whole: bool = False
 ) -> FileEvidence:
     """Make `path` hold `content`: by leaving it alone where it does already, else by writing it."""
@@ -335,7 +335,7 @@ def _prune_empty(storage: Storage, paths: tuple[str, ...]) -> None:
             folder = folder.rpartition("/")[0]
 
 
-def _files_hold(world: World, location: str, evidence: Evidence) -> list[Discrepancy]:
+def files_hold(world: World, location: str, evidence: Evidence) -> list[Discrepancy]:
     storage = world.storage(location)
 
     def asked(file: tuple[str, int, str]) -> Discrepancy | None:
@@ -352,10 +352,10 @@ def _files_hold(world: World, location: str, evidence: Evidence) -> list[Discrep
     return [found for found in each(world, evidence["files"], asked, storage) if found is not None]
 
 
-def _remove_ours(world: World, location: str, paths: tuple[str, ...], evidence: Evidence | None) -> list[str]:
+def remove_ours(world: World, location: str, paths: tuple[str, ...], evidence: Evidence | None) -> list[str]:
     """Remove what we wrote, last written first. What somebody changed since is no longer ours, and stays."""
     storage = world.storage(location)
-    changed = {d.place for d in _files_hold(world, location, evidence)} if evidence is not None else set()
+    changed = {d.place for d in files_hold(world, location, evidence)} if evidence is not None else set()
 
     def remove(path: str) -> str | None:
         if path not in changed:
@@ -367,5 +367,5 @@ def _remove_ours(world: World, location: str, paths: tuple[str, ...], evidence: 
     return [left for left in each(world, tuple(reversed(paths)), remove, storage) if left is not None]
 
 
-def _paths(paths: tuple[str, ...]) -> str:
+def paths_told(paths: tuple[str, ...]) -> str:
     return paths[0] if len(paths) == 1 else f"{len(paths)} files ({paths[0]} … {paths[-1]})" if paths else "nothing"

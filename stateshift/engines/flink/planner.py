@@ -65,7 +65,7 @@ def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
             job=job.name,
             job_id=job_id,
             directory=job.source,
-            stop=cancel is None and job.mode == "move",
+            stop=cancel is None and job.moves,
             cancel=bool(cancel),
             drain=bool(job.stop.get("drain", False)),
             native=job.stop.get("format", "canonical") == "native",

@@ -26,7 +26,9 @@ from stateshift.engines.spark.places import Rewriting, rewriting_of, with_change
 from stateshift.engines.spark.reshaping import in_place
 from stateshift.engines.spark.reshaping.files import Reshaping, reshaping_of
 from stateshift.engines.spark.reshaping.log_changes import KEEP
+from stateshift.engines.spark.warming import round_of, warmed
 from stateshift.engines.starting import Awaited, start
+from stateshift.engines.warming import bare, kept, still_to_copy
 from stateshift.formats.marks import IDLE, INDEX, encode_index
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.spec import JobSpec, Spec
@@ -47,13 +49,32 @@ from stateshift.survey import Facts, Finding, Image, Survey
 
 
 def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
-    """The plans of one job in their order: a move plan, behind a halt plan where the job still runs."""
+    """The plans of one job in their order: a move plan, behind a halt plan where the job still runs, and before that a
+    first round where it is moved warm."""
+    if job.mode == "warm" and _runs(facts):
+        return (round_plan(spec, job, facts), *_plans(spec, job, bare(warmed(facts))))
+    return _plans(spec, job, bare(warmed(facts)))
+
+
+def _runs(facts: Facts) -> bool:
+    return facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued", "unknown")
+
+
+def round_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+    """Bring what can be brought while the job runs. What speaks against the move is told with the move."""
+    facts = warmed(facts)
+    steps = tuple(round_of(job, facts, rewriting_of(job, facts)))
+    made = _plan(job, facts, phases_of(Phase("copy", steps)), ())
+    return replace(made, purpose="warm", provisional=True, facts=identity_of(facts))
+
+
+def _plans(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     if not spec.restart:
         started = _plan(job, facts, _start_phases(spec, job, facts), moves.of_first_start(spec, job, facts))
         return (replace(started, purpose="start"),)
     if job.mode == "fork":  # its source may run on and commit: what is copied is the newest commit at that time
         return (replace(move_plan(spec, job, facts), provisional=True, facts=identity_of(facts)),)
-    if facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued", "unknown"):
+    if _runs(facts):
         move = replace(move_plan(spec, job, facts), provisional=True, facts=identity_of(facts))
         first = min((job, *sharing(spec, job)), key=spec.jobs.index)
         return (halt_plan(spec, job, facts), move) if job is first else (move,)  # what is shared is stopped once
@@ -94,10 +115,12 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         publish = Phase("publish", tuple(_index_step(spec, job, facts)), ordered=True)
         return _plan(job, facts, phases_of(halt, publish, *_start(job, facts, images)), found)
     replaced = frozenset((facts.source.location, path) for path in reshaping.replaced)
-    copied = copies(job, facts, images, rewriting.paths | replaced)
+    whole = copies(job, facts, images, rewriting.paths | replaced)
+    copied = still_to_copy(facts, whole)
+    wanted = frozenset((group.source, file.path) for group in whole.groups for file in group.files)
     phases = phases_of(
         halt,
-        Phase("copy", tuple(copied.steps)),
+        Phase("copy", (*kept(facts, wanted), *copied.steps)),
         Phase("transform", (*_transforms(rewriting), *reshaping.steps, *_renamed(facts, reshaping, rewriting))),
         Phase("compare", tuple(_compares(job, facts, images, copied, reshaping))),
         Phase("publish", (*_publish(spec, job, facts, images, reshaping), *_kept(job, facts)), ordered=True),
@@ -177,7 +200,7 @@ def _plan(job: JobSpec, facts: Facts, phases: tuple[Phase, ...], found: tuple[Fi
 
 def _halt_steps(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
     """A fork leaves its source alone, and a job that stays where it is must be able to go on there."""
-    if job.mode == "move" and job.target is not None:
+    if job.moves and job.target is not None:
         yield from _fence("halt/fence", facts.source)
         for number, other in enumerate(facts.others):
             yield from _fence(f"halt/fence-other-{number}", other)
@@ -245,7 +268,10 @@ def _compares(
     job: JobSpec, facts: Facts, images: tuple[Image, ...], copied: Copies, reshaping: Reshaping
 ) -> Iterator[AnyStep]:
     """By entries: the shards' entries, and the files that hold none byte for byte. By digests: every file. State that
-    was written anew has other bytes, and is compared by entries either way."""
+    was written anew has other bytes, and is compared by entries either way. Rounds have compared what they brought byte
+    for byte: the rest then is, too."""
+    if job.verify == "entries" and facts.brought:
+        job = replace(job, verify="digests")
     numbers = (f"compare/{number}" for number in itertools.count())
     if job.verify == "entries":
         for image in images:

@@ -104,7 +104,7 @@ def _of_source(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             yield Finding("refuse", f"{name} has not committed a batch yet", hint="let the job finish its first batch")
     newest = max((file.modified for file in source.files), default=0.0)
     # Younger than now: the clock of whoever writes there is ahead of ours.
-    if facts.source_cluster is None and job.mode == "move" and newest and facts.at - newest < FRESH_SECONDS:
+    if facts.source_cluster is None and job.moves and newest and facts.at - newest < FRESH_SECONDS:
         yield Finding(
             "warn",
             f"the newest file of {source.location} is {max(0.0, facts.at - newest):.0f} s old: is the job stopped?",

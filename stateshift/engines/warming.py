@@ -1,0 +1,86 @@
+"""What rounds need to know of any engine's image: which of its files are there already, and what is still to be
+brought. Pure.
+
+    at the target already    facts.brought, by the location they came from and their path
+    still to be brought      what the image needs otherwise, but for the files that make it visible
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from stateshift.engines.bundles import Copies
+from stateshift.step import BringFiles, FileEvidence, KeepBrought
+from stateshift.survey import Facts, FileInfo, ShardFiles, Survey
+
+
+def bare(facts: Facts) -> Facts:
+    """Without stamps: a plan says what is done with which file, and rounds alone care which one it was."""
+    return replace(
+        facts,
+        source=replace(facts.source, files=_bare(facts.source.files)),
+        target=replace(facts.target, files=_bare(facts.target.files)),
+        merges=tuple(replace(survey, files=_bare(survey.files)) for survey in facts.merges),
+        data=tuple(
+            (replace(here, files=_bare(here.files)), replace(there, files=_bare(there.files)))
+            for here, there in facts.data
+        ),
+        others=tuple(replace(survey, files=_bare(survey.files)) for survey in facts.others),
+    )
+
+
+def _bare(files: Iterable[FileInfo]) -> tuple[FileInfo, ...]:
+    return tuple(FileInfo(*file[:3]) for file in files)
+
+
+def is_there(facts: Facts, source: str, path: str) -> bool:
+    return (source, path) in facts.brought
+
+
+def still_to_copy(facts: Facts, copied: Copies) -> Copies:
+    """The same, without the files that are there already."""
+    if not facts.brought:
+        return copied
+    groups = ((g, tuple(f for f in g.files if not is_there(facts, g.source, f.path))) for g in copied.groups)
+    steps = ((s, tuple(i for i in s.items if not is_there(facts, s.source, i.path))) for s in copied.steps)
+    return replace(
+        copied,
+        groups=tuple(replace(group, files=files) for group, files in groups),
+        steps=tuple(replace(step, items=items) for step, items in steps if items),
+    )
+
+
+def brought_by(
+    facts: Facts,
+    copied: Copies,
+    chains: Iterable[ShardFiles],
+    anchors: tuple[FileInfo, ...],
+    read_back: bool,
+) -> Iterator[BringFiles]:
+    """The round that does what these copies would, as far as it is not done. A bundle knows the chains that its files
+    complete, also where what is missing of one is in another bundle."""
+    stamps = {(survey.location, f.path): f for survey in _sources(facts) for f in survey.files}
+    owners = {path: chain for chain in chains for path in chain.files}
+    for step in still_to_copy(facts, copied).steps:
+        items = tuple(stamps[step.source, item.path] for item in step.items)
+        shards = tuple({id(c): c for item in items if (c := owners.get(item.path)) is not None}.values())
+        yield BringFiles(step.name, step.source, step.target, items, shards, anchors, step.keep_times, read_back)
+
+
+def _sources(facts: Facts) -> Iterator[Survey]:
+    yield facts.source
+    yield from (here for here, _ in facts.data)
+
+
+def kept(facts: Facts, wanted: frozenset[tuple[str, str]]) -> Iterator[KeepBrought]:
+    """What was brought and is wanted stays, and becomes this plan's to answer for. What is not wanted goes; what is
+    wanted, and is not what was brought, is written anew."""
+    again = {path for _, path in wanted}
+    targets = dict.fromkeys((*(one.target for one in facts.brought.values()), *(place for place, _ in facts.left)))
+    for number, target in enumerate(targets):
+        ours = [one for key, one in facts.brought.items() if one.target == target and key in wanted]
+        items = tuple(FileEvidence(one.file.path, one.file.size, one.digest) for one in ours)
+        gone = {path for place, path in facts.left if place == target and path not in again}
+        gone |= {one.file.path for key, one in facts.brought.items() if one.target == target and key not in wanted}
+        yield KeepBrought(f"copy/kept-{number}", target, tuple(sorted(items)), tuple(sorted(gone)))

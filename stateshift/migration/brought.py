@@ -1,0 +1,129 @@
+"""What earlier rounds have brought over, and may still be counted on: by the journal's evidence, and by what both ends
+list now.
+
+    at the target    the very file that a round has left there: nobody has touched it since
+    at the source    the very file that was read; or it is gone, and a commit of that round still stands, so that the
+                     job has tidied it away and not gone back behind it
+
+What does not meet this counts as not brought: it is copied again where it is needed, and removed where it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from stateshift.formats.marks import FOLDER
+from stateshift.journal import PlanProgress
+from stateshift.plan import Plan
+from stateshift.step import BringFiles
+from stateshift.survey import Brought, Facts, FileInfo, ShardFiles, Survey
+
+Listings = Mapping[str, Mapping[str, FileInfo]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrived:
+    """A file as a step has shown it, and what it looked like when it was there."""
+
+    step: BringFiles
+    file: FileInfo
+    digest: str
+    stamp: str
+
+
+@dataclass
+class Arrivals:
+    """All rounds of one job so far, in their order. A later round counts for more than an earlier one."""
+
+    files: dict[tuple[str, str], _Arrived] = field(default_factory=dict)
+    written: dict[str, set[str]] = field(default_factory=dict)
+    chains: dict[str, ShardFiles] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.written)
+
+
+def arrivals(rounds: list[PlanProgress], read: Callable[[PlanProgress], Plan]) -> Arrivals:
+    """By the journal alone. A step that was begun and not finished may have written anything of what it was to."""
+    found = Arrivals()
+    for progress in rounds:
+        for step in read(progress):
+            if isinstance(step, BringFiles) and step.name in progress.steps:
+                _add(found, step, progress)
+    return found
+
+
+def _add(found: Arrivals, step: BringFiles, progress: PlanProgress) -> None:
+    found.written.setdefault(step.target, set()).update(item.path for item in step.items)
+    for item in step.items:
+        found.files.pop((step.source, item.path), None)
+    if not progress.finished(step.name):
+        return
+    evidence = progress.steps[step.name].evidence or {}
+    items = {item.path: item for item in step.items}
+    for path, _, digest in evidence["files"]:
+        found.files[step.source, path] = _Arrived(step, items[path], digest, evidence["stamps"][path])
+    found.chains.update({_place(chain): chain for chain in step.shards})
+
+
+def _place(chain: ShardFiles) -> str:
+    return f"{chain.operator}/{chain.store}/{chain.shard}/{chain.files[0].rpartition('state/')[0]}"
+
+
+def with_arrivals(facts: Facts, found: Arrivals) -> Facts:
+    """The facts, knowing what is there already; and the target without it, which is then as empty as it was."""
+    if not found:
+        return facts
+    here = {survey.location: _listed(survey) for survey in (facts.source, *(a for a, _ in facts.data))}
+    there = {survey.location: _listed(survey) for survey in (facts.target, *(b for _, b in facts.data))}
+    brought = {
+        key: Brought(one.step.source, one.step.target, one.file, one.digest)
+        for key, one in found.files.items()
+        if _is_as_it_was(one, there) and _is_ours(one, here)
+    }
+    ours = {(one.target, one.file.path) for one in brought.values()}
+    left = tuple(sorted((place, path) for place, paths in found.written.items() for path in paths
+                        if (place, path) not in ours and path in there.get(place, {})))  # fmt: skip
+    return replace(
+        facts,
+        target=_without(facts.target, found),
+        data=tuple((one, _without(other, found)) for one, other in facts.data),
+        brought=brought,
+        chains=tuple(found.chains.values()),
+        left=left,
+    )
+
+
+def _listed(survey: Survey) -> Mapping[str, FileInfo]:
+    return {file.path: file for file in survey.files}
+
+
+def _is_as_it_was(one: _Arrived, there: Listings) -> bool:
+    now = there.get(one.step.target, {}).get(one.file.path)
+    return now is not None and now.stamp != "" and now.stamp == one.stamp and now.size == one.file.size
+
+
+def _is_ours(one: _Arrived, here: Listings) -> bool:
+    listed = here.get(one.step.source, {})
+    now = listed.get(one.file.path)
+    if now is not None:
+        return now.stamp == one.file.stamp
+    anchors = [listed.get(anchor.path) for anchor in one.step.anchors]
+    stand = all(now is not None and now.stamp == was.stamp
+                for now, was in zip(anchors, one.step.anchors, strict=True))  # fmt: skip
+    return bool(anchors) and stand
+
+
+def _without(survey: Survey, found: Arrivals) -> Survey:
+    """What others have put there, and nobody expects."""
+    written = found.written.get(survey.location, set())
+    files = tuple(_others(survey, written))
+    if len(files) == len(survey.files):
+        return survey
+    empty = all(file.path.startswith(f"{FOLDER}/") for file in files)
+    return replace(survey, files=files, images=(), findings=(), engine=None, kind="empty" if empty else "foreign")
+
+
+def _others(survey: Survey, written: set[str]) -> Iterator[FileInfo]:
+    return (file for file in survey.files if file.path not in written)

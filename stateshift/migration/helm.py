@@ -1,0 +1,128 @@
+"""How a run at work heeds what is asked of it from outside, and tells what it is at.
+
+`look` is called between any two writes, by every thread of the run; it reads the wishes a few times a second. A pause
+is waited for right there, and only while the job runs: once it has been stopped, nothing keeps it down longer.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+from stateshift.journal import Journal, Steered
+from stateshift.spec import Spec
+from stateshift.steering import Left, Live, Steering, Throttle, Wishes
+from stateshift.storage.wrappers import Pace
+from stateshift.world import Clock, Limits, Meter
+
+SECONDS_BETWEEN_LOOKS = 0.2
+SECONDS_BETWEEN_WORDS = 0.5
+
+
+class Helm:
+    """`pace` is what all storages of the run keep to; `stop` ends it."""
+
+    def __init__(
+        self, steering: Steering, journal: Journal, spec: Spec, clock: Clock, pace: Limits | None, stop: threading.Event
+    ) -> None:
+        self.steering, self._journal, self._clock, self._stop = steering, journal, clock, stop
+        self._pace = pace if isinstance(pace, Pace) else None
+        self._spec_says = Throttle(spec.bytes_per_second, spec.operations_per_second)
+        self._lock = threading.Lock()
+        self._looked = float("-inf")
+        self.wishes = Wishes()
+        self.may_pause = False
+        self._paused = False
+
+    def look(self) -> None:
+        """Heed what is asked for now; return when the run may go on."""
+        while self._looked_again() and self.may_pause and self.wishes.paused and not self._stop.is_set():
+            self._clock.sleep(SECONDS_BETWEEN_LOOKS)
+            self._looked = float("-inf")
+
+    def _looked_again(self) -> bool:
+        """Whether there is something to heed. One thread reads, the others go by what it has read."""
+        with self._lock:
+            now = self._clock.now()
+            if now - self._looked >= SECONDS_BETWEEN_LOOKS or now < self._looked:
+                self._looked = now
+                self._heed(self.steering.wishes())
+            return self.wishes.paused
+
+    def _heed(self, wishes: Wishes) -> None:
+        before, self.wishes = self.wishes, wishes
+        if wishes.stop:
+            self._stop.set()
+        if wishes.throttle != before.throttle and self._pace is not None:
+            limits = wishes.throttle or self._spec_says
+            self._pace.bytes_per_second = limits.bytes_per_second
+            self._pace.operations_per_second = limits.operations_per_second
+            self._tell("throttle", _told(limits))
+        if wishes.cutover != before.cutover and wishes.cutover is not None:
+            self._tell("cutover", wishes.cutover)
+        paused = wishes.paused and self.may_pause
+        if paused != self._paused:
+            self._paused = paused
+            self._tell("pause" if paused else "go on", "")
+
+    def _tell(self, what: str, value: str) -> None:
+        if self._journal.progress.state in ("running", "rolling-back"):
+            self._journal.append(Steered(self._clock.now(), what, value))
+
+
+def _told(limits: Throttle) -> str:
+    parts = []
+    if limits.bytes_per_second:
+        parts.append(f"{limits.bytes_per_second:g} bytes a second")
+    if limits.operations_per_second:
+        parts.append(f"{limits.operations_per_second:g} requests a second")
+    return ", ".join(parts) or "as fast as it goes"
+
+
+class Telling:
+    """A meter that passes on what it is told, and keeps `live.json`."""
+
+    def __init__(self, inner: Meter, steering: Steering, clock: Clock) -> None:
+        self._inner, self._steering, self._clock = inner, steering, clock
+        self._lock = threading.Lock()
+        self._live = Live(clock.now())
+        self._told = float("-inf")
+
+    def phase(self, job: str, name: str, files: int, bytes: int) -> None:
+        self._inner.phase(job, name, files, bytes)
+        now = self._clock.now()
+        self._change(True, job=job, phase=name, began=now, files=files, bytes=bytes, files_done=0, bytes_done=0,
+                     waiting="")  # fmt: skip
+
+    def step(self, name: str, description: str) -> None:
+        self._inner.step(name, description)
+
+    def done(self, files: int, bytes: int) -> None:
+        self._inner.done(files, bytes)
+        self._change(False, more=(files, bytes))
+
+    def say(self, line: str) -> None:
+        self._inner.say(line)
+
+    def left(self, job: str, left: Left) -> None:
+        with self._lock:
+            both = {**self._live.left, job: left}
+        self._change(True, left=both)
+
+    def waiting(self, what: str) -> None:
+        if what != self._live.waiting:
+            self._change(True, waiting=what)
+
+    def paused(self, on: bool) -> None:
+        self._change(True, paused=on)
+
+    def _change(self, at_once: bool, more: tuple[int, int] = (0, 0), **values: object) -> None:
+        with self._lock:
+            now, live = self._clock.now(), self._live
+            self._live = replace(
+                live, at=now, files_done=live.files_done + more[0], bytes_done=live.bytes_done + more[1]
+            )
+            self._live = replace(self._live, **values)  # type: ignore[arg-type]
+            if at_once or now - self._told >= SECONDS_BETWEEN_WORDS or now < self._told:
+                self._told = now
+                self._steering.tell(self._live)

@@ -1,0 +1,222 @@
+"""Rounds: a job's image is brought over while the job runs, again and again, each time what has come since; until so
+little is left that the job may be stopped for it.
+
+    look     what is there now, what of it is still to be brought, and how long that would take with the job down
+    decide   stop the job, bring what is left once more, or wait
+    bring    one plan for each job, carried out together
+
+Nothing here changes the source: whoever ends this in between leaves a job that runs as if nobody had looked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from stateshift import executor
+from stateshift.engines.registry import engine
+from stateshift.errors import PlanError
+from stateshift.journal import PlanProgress, RoundSeen
+from stateshift.plan import Plan
+from stateshift.spec import JobSpec
+from stateshift.spec.warm import READY, TOLD, seconds_of, window_of
+from stateshift.steering import Left
+
+if TYPE_CHECKING:
+    from stateshift.migration.running import Run
+
+RUNS = ("running", "queued", "unknown")
+PATIENCE = 3  # rounds after which no less was left than before
+SHRINKS = 0.9  # to less than this part of what was left before
+POLL_SECONDS = 2.0  # between two looks, where nothing is worth bringing yet
+FRESH_SECONDS = 60.0  # after which even a little is brought
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One look at one job. `plan` brings what is left."""
+
+    job: JobSpec
+    plan: Plan
+    left: Left
+    at: float
+    total: int
+    runs: bool
+
+
+class Warming:
+    def __init__(self, run: Run, jobs: Sequence[JobSpec]) -> None:
+        self.run, self.jobs = run, list(jobs)
+        self.seen: dict[str, list[Seen]] = {}
+        self._brought_at = run.doors.clock.now()
+
+    def until_cutover(self) -> None:
+        """Return when the jobs are to be stopped."""
+        helm = self.run.helm
+        helm.may_pause = True
+        try:
+            while not self._may_cut_over(seen := self._look()):
+                self._go_on(seen)
+        finally:
+            helm.may_pause = False
+        helm.steering.heeded("cutover")
+
+    # -- look
+
+    def _look(self) -> list[Seen]:
+        self.run.world.check_interrupted()
+        return [self._look_at(job) for job in self.jobs]
+
+    def _look_at(self, job: JobSpec) -> Seen:
+        began, now = time.perf_counter(), self.run.doors.clock.now()
+        kind, facts = engine(self.run.spec.engine), self.run.same_facts(job, self.run.proposed(job, "move"))
+        plan = kind.round(self.run.spec, job, facts)
+        looking = time.perf_counter() - began
+        runs = facts.source_cluster is not None and facts.source_cluster.state in RUNS
+        left = self._left(job, plan, looking)
+        total = sum(file.size for file in facts.source.files)
+        before = self.seen.setdefault(job.name, [])
+        left = replace(left, written_per_second=self._written(before, left, now))
+        one = Seen(job, plan, left, now, total, runs)
+        if not before or before[-1].left.round != left.round or before[-1].left.bytes != left.bytes:
+            self.run.journal.append(RoundSeen(
+                now, job.name, left.round, left.epoch, left.files, left.bytes, left.seconds, left.written_per_second,
+                left.brought_per_second,
+            ))  # fmt: skip
+        before.append(one)
+        del before[:-8]
+        self.run.telling.left(job.name, left)
+        return one
+
+    def _left(self, job: JobSpec, plan: Plan, looking: float) -> Left:
+        rounds = self.run.rounds(job)
+        speeds = [speed for one in rounds if (speed := _speed(one)) is not None]
+        bytes_max = max((speed[0] for speed in speeds), default=0.0)
+        files_max = max((speed[1] for speed in speeds), default=0.0)
+        seconds = 2 * looking
+        seconds += plan.bytes / bytes_max if bytes_max else 0.0
+        seconds += plan.files / files_max if files_max else 0.0
+        return Left(len(rounds), plan.epoch, plan.files, plan.bytes, round(seconds, 3),
+                    brought_per_second=round(bytes_max, 1) or None)  # fmt: skip
+
+    def _written(self, before: list[Seen], left: Left, now: float) -> float | None:
+        """How fast the job writes what has to be brought: what has come since the round that emptied it."""
+        if not before or left.round == before[-1].left.round == 0:
+            return None
+        last = before[-1]
+        since = now - self._brought_at if left.round == last.left.round else now - last.at
+        return round(left.bytes / since, 1) if since > 0 else None
+
+    # -- decide
+
+    def _may_cut_over(self, seen: list[Seen]) -> bool:
+        wish = self.run.helm.wishes.cutover
+        if wish == "now":
+            return True
+        if not any(one.runs for one in seen):
+            self.run.say(f"{_names(seen)}: no longer running, so there is no need for another round")
+            return True
+        ready = all(self._is_ready(one) for one in seen)
+        allowed = wish is not None or all(self._is_allowed(one.job) for one in seen)
+        if ready and allowed:
+            return True
+        if not ready:
+            for one in seen:
+                self._refuse_hopeless(one, allowed)
+        return False
+
+    def _is_ready(self, one: Seen) -> bool:
+        job, left = one.job, one.left
+        if left.round == 0:
+            return False
+        if job.rounds is not None and job.until is None:
+            return left.round >= job.rounds
+        return left.seconds < seconds_of(job.until)
+
+    def _is_allowed(self, job: JobSpec) -> bool:
+        window = window_of(job.cutover)
+        if window is not None:
+            return window.open_at(self.run.doors.clock.now())
+        return job.cutover == READY
+
+    def _refuse_hopeless(self, one: Seen, allowed: bool) -> None:
+        """A job that writes as fast as it is brought would be followed for ever. Not while nobody wants it stopped."""
+        job, left = one.job, one.left
+        if not allowed or left.round == 0:
+            return
+        rates = f"the job writes {_rate(left.written_per_second)} and {_rate(left.brought_per_second)} are brought"
+        fact = f"{job.name}: {left.seconds:.1f} s are left after {left.round} rounds, and {rates}"
+        hint = (
+            f'it runs on. `stateshift cutover WORKDIR --now` stops it for those {left.seconds:.0f} s; else raise '
+            '"until", or bring faster ("parallel", no "throttle"), or compact what it writes; then '
+            "`stateshift resume WORKDIR`"
+        )
+        if job.rounds is not None and job.until is not None and left.round >= job.rounds:
+            raise PlanError(f"{fact}: not less than {job.until.partition('<')[2].strip()}", hint=hint)
+        rounds = list({s.left.round: s.left.seconds for s in self.seen[job.name] if s.left.round}.items())
+        last = [seconds for _, seconds in rounds[-PATIENCE - 1 :]]
+        if len(last) > PATIENCE and all(b >= SHRINKS * a for a, b in pairwise(last)):
+            raise PlanError(f"{fact}: it does not get less", hint=hint)
+
+    # -- bring
+
+    def _go_on(self, seen: list[Seen]) -> None:
+        worth = [one for one in seen if one.plan.files and self._is_worth_it(one)]
+        if not worth:
+            self._wait(seen)
+            return
+        self.run.telling.waiting("")
+        world = self.run.world
+        adopted = [self.run.adopt(one.plan) for one in worth]
+        self._brought_at = world.clock.now()
+        executor.execute_together(adopted, world, self.run.journal, self.run.doors.fleet)
+        for (number, plan), one in zip(adopted, worth, strict=True):
+            steps = self.run.journal.progress.plans[number].steps.values()
+            self._say_round(one, plan, sum((step.evidence or {}).get("missed", 0) for step in steps))
+
+    def _is_worth_it(self, one: Seen) -> bool:
+        """Not every batch of a job that waits to be stopped is worth a round of its own."""
+        left = one.left
+        if left.round == 0 or not self._is_ready(one):
+            return True
+        old = self.run.doors.clock.now() - self._brought_at > FRESH_SECONDS
+        return old or left.seconds > seconds_of(one.job.until) / 2
+
+    def _say_round(self, one: Seen, plan: Plan, missed: int) -> None:
+        gone = f" ({missed} of them were gone or rewritten by then)" if missed else ""
+        self.run.say(f"{one.job.name}: round {one.left.round + 1} has brought what epoch {plan.epoch} needs{gone}")
+
+    def _wait(self, seen: list[Seen]) -> None:
+        clock, waits = self.run.doors.clock, self._waits_for(seen)
+        self.run.telling.waiting(waits)
+        until = clock.now() + POLL_SECONDS
+        while clock.now() < until and self.run.helm.wishes.cutover is None:
+            self.run.world.check_interrupted()
+            clock.sleep(0.2)
+
+    def _waits_for(self, seen: list[Seen]) -> str:
+        told = [one.job for one in seen if one.job.cutover == TOLD]
+        hours = [one.job.cutover for one in seen if window_of(one.job.cutover) and not self._is_allowed(one.job)]
+        if told:
+            return "for `stateshift cutover`"
+        return f"for {hours[0]}" if hours else "for the job's next batch"
+
+
+def _speed(one: PlanProgress) -> tuple[float, float] | None:
+    """Bytes and files a second of a round, by the clock on the wall."""
+    done = [step for step in one.steps.values() if step.state == "finished"]
+    if not done:
+        return None
+    seconds = max(max(s.at + s.seconds for s in done) - min(s.at for s in done), 1e-3)
+    return sum(s.bytes for s in done) / seconds, sum(s.files for s in done) / seconds
+
+
+def _rate(bytes_per_second: float | None) -> str:
+    return "an unknown number of bytes" if bytes_per_second is None else f"{bytes_per_second / 1e6:.1f} MB/s"
+
+
+def _names(seen: list[Seen]) -> str:
+    return ", ".join(one.job.name for one in seen)

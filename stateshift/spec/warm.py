@@ -1,0 +1,76 @@
+"""How a job moves while it runs: until when it is copied, and when it may be stopped. Pure.
+
+    until      "remaining < 5s"     stop once what is left to bring would take less than that
+    cutover    "ready"              as soon as `until` is reached
+               "told"               not before somebody says so: stateshift cutover WORKDIR
+               "22:00-04:30 UTC"    not outside of these hours; without UTC they are this machine's
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+READY, TOLD = "ready", "told"
+SECONDS = 5.0  # that may remain where the spec does not say
+
+UNTIL = r"\s*remaining\s*<\s*([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*(ms|s|sec|seconds?|min|minutes?)\s*"
+WINDOW = r"\s*([01]?[0-9]|2[0-3]):([0-5][0-9])\s*-\s*([01]?[0-9]|2[0-3]):([0-5][0-9])\s*(UTC)?\s*"
+_UNITS = {"m": 60.0, "ms": 0.001, "s": 1.0}
+_DAY = 24 * 60
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Hours of a day, in minutes since midnight; the second may lie on the next day."""
+
+    begin: int
+    end: int
+    utc: bool
+
+    def open_at(self, now: float) -> bool:
+        return (self._minute(now) - self.begin) % _DAY < ((self.end - self.begin) % _DAY or _DAY)
+
+    def seconds_until(self, now: float) -> float:
+        """How long it still is until it opens; zero while it is open."""
+        return 0.0 if self.open_at(now) else (self.begin - self._minute(now)) % _DAY * 60.0
+
+    def _minute(self, now: float) -> int:
+        told = datetime.fromtimestamp(now, UTC if self.utc else None)
+        return told.hour * 60 + told.minute
+
+
+def seconds_of(until: str | None) -> float:
+    """What `until` says, as seconds; the default where it says nothing."""
+    found = re.fullmatch(UNTIL, until or "", re.IGNORECASE)
+    if found is None:
+        return SECONDS
+    unit = found[2].lower()
+    return float(found[1]) * _UNITS["ms" if unit == "ms" else unit[0]]
+
+
+def normal_until(text: str) -> str | None:
+    """One spelling; None for what says nothing of the kind."""
+    found = re.fullmatch(UNTIL, text, re.IGNORECASE)
+    return f"remaining < {seconds_of(text):g}s" if found is not None and seconds_of(text) > 0 else None
+
+
+def normal_cutover(text: str) -> str | None:
+    """One spelling of a word or a window; None for neither."""
+    word = text.strip().lower()
+    if word in (READY, TOLD):
+        return word
+    window = window_of(text)
+    if window is None or window.begin == window.end:
+        return None
+    hours = "-".join(f"{minute // 60:02}:{minute % 60:02}" for minute in (window.begin, window.end))
+    return f"{hours} UTC" if window.utc else hours
+
+
+def window_of(cutover: str) -> Window | None:
+    found = re.fullmatch(WINDOW, cutover, re.IGNORECASE)
+    if found is None:
+        return None
+    begin, end = (int(found[at]) * 60 + int(found[at + 1]) for at in (1, 3))
+    return Window(begin, end, found[5] is not None)

@@ -1,0 +1,119 @@
+"""Steps of a move that begins while the job runs: BringFiles, in each round, and KeepBrought, once it has stopped.
+
+A running job writes, tidies up, may be started again or go back to an earlier batch. So nothing that a round meets is
+an error: what is gone, or is another file by the time it was read, is left out of the evidence, and the next round, or
+the move, brings what is then there. What stands in the evidence was read whole while its stamp stayed the same, and
+was read back from the target with the same digest.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import ClassVar
+
+from stateshift.errors import MissingFile
+from stateshift.step.at_once import each
+from stateshift.step.files import digest_of, files_hold, paths_told, reading, remove_ours, settle
+from stateshift.step.marks import NoFiles
+from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
+from stateshift.storage.protocol import Storage
+from stateshift.survey import FileInfo, ShardFiles
+from stateshift.world import World
+
+# From here on a file is worth the question for its storage's own checksum.
+LARGE_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BringFiles:
+    """Stream a bundle of files to the same paths while their job runs. `shards` are the chains that they belong to, as
+    of this round; `anchors` files that stay what they are for as long as the job does not go back behind this round."""
+
+    kind: ClassVar[str] = "BringFiles"
+    name: str
+    source: str
+    target: str
+    items: tuple[FileInfo, ...]
+    shards: tuple[ShardFiles, ...] = ()
+    anchors: tuple[FileInfo, ...] = ()
+    keep_times: bool = False
+    read_back: bool = True
+
+    @property
+    def files(self) -> int:
+        return len(self.items)
+
+    @property
+    def bytes(self) -> int:
+        return sum(item.size for item in self.items)
+
+    def describe(self) -> str:
+        return f"bring {paths_told(tuple(i.path for i in self.items))} to {self.target} while the job runs"
+
+    def run(self, world: World) -> Evidence:
+        source, target = world.storage(self.source), world.storage(self.target)
+
+        def bring(item: FileInfo) -> tuple[FileEvidence, str] | None:
+            brought = self._brought(source, target, item)
+            world.meter.done(1, item.size)
+            return brought
+
+        found = [one for one in each(world, self.items, bring, source, target) if one is not None]
+        target.sync()
+        stamps = {file.path: stamp for file, stamp in found}
+        return {"files": [list(file) for file, _ in found], "stamps": stamps, "missed": len(self.items) - len(found)}
+
+    def _brought(self, source: Storage, target: Storage, item: FileInfo) -> tuple[FileEvidence, str] | None:
+        """The file as it arrived, and its stamp there; None where it was gone, or another one, before that."""
+        modified = item.modified if self.keep_times and item.modified else None
+        with suppress(MissingFile):
+            written = settle(target, item.path, reading(source, item), modified)
+            after, arrived = source.stat(item.path), target.stat(item.path)
+            same = after is not None and item.stamp != "" and after.stamp == item.stamp and written.size == item.size
+            if same and arrived is not None and (not self.read_back or _is_whole(source, target, written)):
+                return written, arrived.stamp
+        target.remove(item.path)
+        return None
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        return files_hold(world, self.target, evidence)
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        return remove_ours(world, self.target, tuple(i.path for i in self.items), evidence)
+
+
+def _is_whole(source: Storage, target: Storage, written: FileEvidence) -> bool:
+    """Whether the target holds what was read: by the storages' own word on the content, or by reading it again."""
+    kept = source.checksum(written.path) if written.size >= LARGE_BYTES else None
+    if kept is not None and kept == target.checksum(written.path):
+        return True
+    return digest_of(target.chunks(written.path)) == (written.size, written.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepBrought(NoFiles):
+    """Of what rounds have brought, `items` belong to the image; everything else of it, `dropped`, goes before the image
+    can be seen. A file of a batch that was done again, or of a time that the job has gone back behind, would be taken
+    for the image's own."""
+
+    kind: ClassVar[str] = "KeepBrought"
+    name: str
+    target: str
+    items: tuple[FileEvidence, ...]
+    dropped: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        return f"keep {len(self.items)} files that are there already, and remove {len(self.dropped)}, at {self.target}"
+
+    def run(self, world: World) -> Evidence:
+        storage = world.storage(self.target)
+        each(world, self.dropped, storage.remove, storage)
+        return {"files": [list(item) for item in self.items], "dropped": len(self.dropped)}
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        return files_hold(world, self.target, evidence)
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        """The rounds take back what they have brought; what was dropped is of no use to anybody."""
+        return []

@@ -1,0 +1,128 @@
+"""A job that runs on a disk in memory while somebody moves it: it commits batches, tidies up behind itself, and may be
+taken back to an earlier batch by its owner. What its state is at each epoch is known, so that an image can be judged.
+
+    LivingJob    the job; `live` lets it do something at random
+    Watched      a storage that lets the job live before each call
+
+Every batch puts some keys of one operator; values tell the batch and how often the job had been taken back by then.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from stateshift.engines.spark.survey import survey
+from stateshift.formats.spark import state_files
+from stateshift.storage.memory import MemoryDisk, MemoryStorage
+from stateshift.storage.protocol import Storage
+from tests.support.checkpoints import Checkpoint, put
+from tests.support.entries import entries
+
+State = dict[bytes, bytes]
+
+
+class LivingJob:
+    def __init__(self, disk: MemoryDisk, location: str, dice: random.Random, shards: int = 2, keys: int = 6) -> None:
+        self.disk, self.location, self.dice, self.shards, self.keys = disk, location, dice, shards, keys
+        self.epoch, self.times_back = -1, 0
+        self.running = True
+        self.moods = {"batch": 0.05, "tidy": 0.02, "back": 0.0}
+        self.states: dict[int, list[State]] = {-1: [{} for _ in range(shards)]}
+        self.snapshots: set[int] = set()
+
+    @property
+    def storage(self) -> MemoryStorage:
+        return self.disk.open(self.location)
+
+    def moved_to(self, location: str) -> LivingJob:
+        """The same job, started where its image is now."""
+        other = LivingJob(self.disk, location, self.dice, self.shards, self.keys)
+        other.epoch, other.states, other.times_back = self.epoch, dict(self.states), self.times_back
+        return other
+
+    def live(self) -> None:
+        if not self.running:
+            return
+        for mood, chance in self.moods.items():
+            if self.dice.random() < chance:
+                getattr(self, mood)()
+
+    def batch(self) -> None:
+        number, storage = self.epoch + 1, self.storage
+        shape = Checkpoint(batches=number + 1, shards=self.shards).files()
+        if number == 0:
+            put(storage, "metadata", shape["metadata"])
+        put(storage, f"offsets/{number}", shape[f"offsets/{number}"])
+        after = [dict(state) for state in self.states[self.epoch]]
+        for shard in range(self.shards):
+            records = list(self._records(number, shard))
+            after[shard].update({record.key: record.value or b"" for record in records})
+            put(storage, f"state/0/{shard}/{number + 1}.delta", b"".join(state_files.encode_delta(records)))
+        put(storage, f"commits/{number}", shape[f"commits/{number}"])
+        self.epoch, self.states[number] = number, after
+
+    def tidy(self) -> None:
+        """Spark's maintenance: a snapshot of the newest version, and what is older than the one before goes."""
+        version, storage = self.epoch + 1, self.storage
+        if version < 1 or version in self.snapshots:
+            return
+        for shard, state in enumerate(self.states[self.epoch]):
+            records = [state_files.Record(key, value) for key, value in state.items()]
+            put(storage, f"state/0/{shard}/{version}.snapshot", b"".join(state_files.encode_delta(records)))
+        self.snapshots.add(version)
+        keep = min(max((v for v in self.snapshots if v < version), default=0), version - 2)
+        for file in list(storage.list("state")):
+            number = int(file.path.rpartition("/")[2].partition(".")[0])
+            if number < keep:
+                storage.remove(file.path)
+        self.snapshots = {v for v in self.snapshots if v >= keep}
+
+    def back(self) -> None:
+        """Its owner takes the job back by up to three batches, and it goes on from there with other input."""
+        lowest = max(min(self.snapshots, default=1), self.epoch - 3, 1) - 1
+        epoch = self.dice.randint(min(lowest + 1, self.epoch), self.epoch) if self.epoch > 0 else self.epoch
+        if epoch < 0:
+            return
+        self.epoch, self.times_back = epoch, self.times_back + 1
+        storage = self.storage
+        for file in list(storage.list()):
+            head, _, name = file.path.rpartition("/")
+            stem = name.partition(".")[0]
+            if stem.isdecimal():
+                later = int(stem) > epoch + (1 if head.startswith("state") else 0)
+                if later:
+                    storage.remove(file.path)
+        self.snapshots = {v for v in self.snapshots if v <= epoch + 1}
+
+    def _records(self, batch: int, shard: int) -> Iterator[state_files.Record]:
+        for key in self.dice.sample(range(self.keys), 2):
+            name = b"key-%02d-%04d" % (shard, key)
+            value = batch.to_bytes(4, "little") + self.times_back.to_bytes(4, "little")
+            yield state_files.Record(name.ljust(16, b"\0"), value)
+
+    def expected(self, epoch: int) -> State:
+        return {key: value for state in self.states[epoch] for key, value in state.items()}
+
+
+def state_at(storage: Storage) -> tuple[int | None, State]:
+    """What Spark would restore there."""
+    found = survey(storage)
+    assert not [f for f in found.findings if f.level == "refuse"], found.findings
+    (image,) = found.images
+    refused = [f for f in image.findings if f.level == "refuse"]
+    assert not refused, refused
+    state = {e.key: e.value for shard in image.shards for e in entries(storage.chunks, shard, image.settings)}
+    return image.epoch, state
+
+
+class Watched:
+    """Before every call the job does what it likes."""
+
+    def __init__(self, storage: Storage, job: LivingJob) -> None:
+        self._storage, self._job = storage, job
+
+    def __getattr__(self, name: str) -> Any:
+        self._job.live()
+        return getattr(self._storage, name)
