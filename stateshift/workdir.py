@@ -125,9 +125,11 @@ class Workdir:
                 of_clusters = self.path.glob(f"*/**/{TEMPORARY}*.tmp")
                 for left in (*self.path.glob(".*.tmp"), *self.path.glob("plans/.*.tmp"), *of_clusters):
                     left.unlink(missing_ok=True)  # what a killed process had not finished
+            self.steering.begin()
             try:
                 yield
             finally:
+                self.steering.over()
                 with suppress(OSError):
                     file.truncate(0)
 

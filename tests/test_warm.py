@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from stateshift.clusters.protocol import StopRequest, Submission
-from stateshift.errors import PlanError, StalePlan
-from stateshift.formats.marks import fence_owner
+from stateshift.clusters.protocol import JobState, StopRequest, Submission
+from stateshift.errors import ClusterError, PlanError, StalePlan
+from stateshift.formats.marks import RELEASED, WAIT, WAITING, encode_tag, fence_owner, is_meant
 from stateshift.report import Report
 from stateshift.spec import Spec
 from stateshift.storage.protocol import Storage
-from tests.support.ground import SOURCE, TARGET, Ground, running_spec
+from tests.support.checkpoints import put
+from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
 from tests.support.living import LivingJob, Watched, state_at
 
 
@@ -36,8 +38,9 @@ class Stage:
         return Watched(storage, self.job)  # type: ignore[return-value]
 
     def _stop(self, request: StopRequest) -> None:
-        self.job.batch()  # the one that it was in
-        self.job.running = False
+        if request.location == SOURCE:
+            self.job.batch()  # the one that it was in
+            self.job.running = False
 
     def _start(self, submission: Submission) -> None:
         if submission.location == TARGET:
@@ -100,7 +103,7 @@ def test_taken_back_nothing_is_left_of_it_and_the_job_goes_on(tmp_path: Path, se
 
 
 def test_a_job_that_writes_as_fast_as_it_is_brought_is_not_stopped(stage: Stage) -> None:
-    stage.job.moods = {"batch": 0.3, "tidy": 0.0, "back": 0.0}
+    stage.job.moods = {"batch": 0.04, "tidy": 0.0, "back": 0.0}
     with pytest.raises(PlanError, match=r"writes .* are brought") as caught:
         stage.apply(until="remaining < 1ms", rounds=4)
     assert "cutover" in (caught.value.hint or "") and caught.value.exit_code == 4
@@ -113,3 +116,84 @@ def test_a_job_that_is_another_one_by_then_is_not_followed(stage: Stage) -> None
     with pytest.raises(StalePlan):
         stage.ground.apply(proposal)
     assert stage.job.running and not stage.ground.cluster.stops
+
+
+# -- started before the old one is stopped
+
+
+def prepared_spec(**keys: object) -> Spec:
+    return spec_of(
+        spec_clusters={"ours": {"kind": "command", "find": "f", "submit": "s", "stop": "t"}},
+        source_cluster="ours", target_cluster="ours", submit={"command": "go", "prepare": True},
+        source_submit={"command": "back"}, **keys,
+    )  # fmt: skip
+
+
+class Early(Stage):
+    """The target's job comes up at once, and says that it waits; it goes on when it is released."""
+
+    waits = True
+
+    def _start(self, submission: Submission) -> None:
+        if submission.location != TARGET or WAIT not in submission.environment:
+            super()._start(submission)
+            return
+        assert self.job.running, "it is there to be started before the old one is stopped"
+        self.tag = submission.tag
+        if self.waits:
+            put(self.ground.disk.open(TARGET), WAITING, encode_tag(submission.tag))
+
+    def released(self) -> bool:
+        content = self.ground.disk.snapshot(TARGET).get(RELEASED)
+        return is_meant(content, self.tag)
+
+
+class Coming(Early):
+    """Released, it goes on."""
+
+    def _wrap(self, storage: Storage) -> Storage:
+        outer = self
+
+        class Going(Watched):
+            def write(self, path: str, *rest: Any) -> int:
+                written: int = self._storage.write(path, *rest)
+                if path == RELEASED:
+                    Stage._start(outer, Submission(outer.tag, "orders", TARGET))
+                return written
+
+        return Going(storage, self.job)  # type: ignore[return-value]
+
+
+def test_the_targets_job_is_up_before_the_old_one_is_stopped_and_released_behind_it(tmp_path: Path) -> None:
+    stage = Coming(tmp_path)
+    report = stage.ground.apply(prepared_spec(mode="warm"))
+    assert report.state == "finished" and stage.released()
+    assert len(stage.ground.cluster.submissions) == 1 and len(stage.ground.cluster.stops) == 1
+    assert report.jobs[0].phases[1].name == "prepare"
+
+
+def test_a_job_that_does_not_wait_is_stopped_again_and_the_old_one_runs_on(tmp_path: Path) -> None:
+    stage = Coming(tmp_path)
+    stage.waits = False
+    with pytest.raises(ClusterError, match="was to wait for its image") as caught:
+        stage.ground.apply(prepared_spec())
+    assert "stateshift.job.wait" in (caught.value.hint or "")
+    assert stage.job.running
+    stage.ground.rollback()
+    assert stage.job.running and [stop.tag for stop in stage.ground.cluster.stops] == [stage.tag]
+    assert stage.ground.held(TARGET) == {} and stage.ground.disk.snapshot(TARGET) == {}
+
+
+def test_one_that_has_died_while_it_waited_is_started_anew(tmp_path: Path) -> None:
+    stage = Coming(tmp_path)
+    stop = stage.ground.cluster._on_stop
+
+    def dies(request: StopRequest) -> None:
+        assert stop is not None
+        stop(request)
+        stage.ground.cluster.set_state(stage.tag, JobState.FAILED, "no memory")
+
+    stage.ground.cluster._on_stop = dies
+    report = stage.ground.apply(prepared_spec(mode="warm"))
+    assert report.state == "finished" and not stage.released()
+    assert [WAIT in one.environment for one in stage.ground.cluster.submissions] == [True, False]

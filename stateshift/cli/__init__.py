@@ -3,6 +3,8 @@
     main        argv to exit code
     inspect, verify, export, diff, plan, apply, resume, rollback, status, runs, uid, schema
                 a command each: reads its arguments, calls `migration` or `look`, shows the result
+    cutover, pause, throttle
+                ask something of a run at work, through its workdir (`steer`)
     compact, repartition, rewind, fork, convert, rename, split, merge, evolve, gather, repair
                 one-job shortcuts: each writes a spec (`shortcut`) and runs it through plan and apply
     render_*    values to blocks of text; as_json: values to documents. Pure

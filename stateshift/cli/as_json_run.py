@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stateshift import plain
 from stateshift.cli import as_json
 from stateshift.storage.locations import redact
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from stateshift.migration import Proposal, Verdict
     from stateshift.plan import Phase, Plan
     from stateshift.report import FailureReport, JobReport, PhaseReport, Report
+    from stateshift.steering import Live
 
 # ---- plan -------------------------------------------------------------------------------------------------------
 
@@ -96,6 +98,7 @@ def run(told: Report, workdir: str, held: bool = False) -> dict[str, Any]:
             "phases": [_phase_report(p) for p in told.phases],
             "jobs": [_job_report(job) for job in told.jobs],
             "left": [redact(line) for line in told.left],
+            "steered": [plain.to_plain(one) for one in told.steered],
         },
         "workdir": workdir,
     }
@@ -106,8 +109,17 @@ def failed_run(told: Report, workdir: str, held: bool, caught: StateshiftError) 
     return {**as_json.error(caught), **run(told, workdir, held)}
 
 
-def status(told: Report, workdir: str, held: bool) -> dict[str, Any]:
-    return {**run(told, workdir, held), "at_work": held, "failure": _failure(told.failure)}
+def status(told: Report, workdir: str, held: bool, live: Live | None = None) -> dict[str, Any]:
+    return {**run(told, workdir, held), "at_work": held, "failure": _failure(told.failure), "live": at_work(live)}
+
+
+def at_work(live: Live | None) -> dict[str, Any] | None:
+    """What the process at work is at, and what is still to be brought of each job that it follows."""
+    if live is None:
+        return None
+    told = plain.to_plain(live)
+    down = max((one.seconds for one in live.left.values()), default=None)
+    return {**told, "waiting": live.waiting or None, "downtime_seconds": down}
 
 
 def _failure(failed: FailureReport | None) -> dict[str, Any] | None:
@@ -181,4 +193,6 @@ def _job_report(told: JobReport) -> dict[str, Any]:
         "left": [redact(line) for line in told.left],
         "failure": _failure(told.failure),
         "phases": [_phase_report(p) for p in told.phases],
+        "rounds": [plain.to_plain(one) for one in told.rounds],
+        "downtime_without_rounds": told.downtime_without_rounds,
     }

@@ -18,6 +18,7 @@ from stateshift.cli import (
     apply,
     compact,
     convert,
+    cutover,
     diff,
     evolve,
     export,
@@ -25,6 +26,7 @@ from stateshift.cli import (
     gather,
     inspect,
     merge,
+    pause,
     plan,
     rename,
     repair,
@@ -37,6 +39,7 @@ from stateshift.cli import (
     settings,
     split,
     status,
+    throttle,
     uid,
     verify,
 )
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 
 _MODULES = (
     inspect, verify, export, diff, plan, apply, resume, rollback, status, runs,
+    cutover, pause, throttle,
     compact, repartition, rewind, fork, convert, rename, split, merge, evolve, gather, repair, uid, schema,
 )  # fmt: skip
 COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}

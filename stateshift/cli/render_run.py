@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stateshift.cli import render_live
 from stateshift.cli.as_json_run import shown_state
 from stateshift.cli.text import Block, Cell, Gap, Line, Table, Tone, pairs
 from stateshift.cli.units import bar, dash, many, number, size, span
@@ -14,7 +15,8 @@ from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
     from stateshift.migration import Verdict
-    from stateshift.report import JobReport, PhaseReport, Report
+    from stateshift.report import JobReport, PhaseReport, Report, RoundReport
+    from stateshift.steering import Live
 
 TONES: dict[str, Tone] = {
     "finished": "good", "rolled-back": "good", "running": "strong", "rolling-back": "warn", "interrupted": "warn",
@@ -32,6 +34,8 @@ def report(told: Report, workdir: str, held: bool = False) -> Iterator[Block]:
             yield Gap()
         yield Line(_job(job), indent=2)
         yield _phases(job.phases, told.seconds, undone=job.state == "rolled-back")
+        if job.rounds and job.rounds[-1].left_seconds is not None:
+            yield Line(_rounds(job.rounds), indent=2)
         if job.failure is not None:
             yield Line(f"failed: {redact(job.failure.message)}", "bad", indent=2)
         yield from (Line(f"note: {redact(note)}", indent=2) for note in job.notes)
@@ -49,6 +53,12 @@ def _job(job: JobReport) -> str:
     moved = f": {many(job.files, 'file')}, {size(job.bytes)}" if job.files else ""
     same = f", {many(job.entries, 'entry', 'entries')} the same on both sides" if moved and job.entries else ""
     return f"{job.job} ({job.state}){moved}{same}"
+
+
+def _rounds(rounds: tuple[RoundReport, ...]) -> str:
+    last = rounds[-1]
+    left = f"{many(last.left_files or 0, 'file')}, {size(last.left_bytes or 0)}"
+    return f"{many(len(rounds), 'round')} while it ran; left behind the last: {left}"
 
 
 def _phases(phases: tuple[PhaseReport, ...], seconds: float, undone: bool) -> Table:
@@ -81,6 +91,8 @@ def _summary(told: Report, workdir: str) -> Iterator[tuple[str, str | Cell]]:
     for job in down:
         label = "downtime" if len(told.jobs) == 1 else f"downtime of {job.job}"
         yield label, f"{span(job.downtime_seconds or 0.0)}, counted from the {_since(job.downtime_from)}"
+        if job.downtime_without_rounds is not None:
+            yield "", f"about {span(job.downtime_without_rounds)} had all of it been brought with the job down"
     yield "workdir", workdir
 
 
@@ -88,9 +100,12 @@ def _since(start: str | None) -> str:
     return f"{start or 'start'}, to the first batch committed on the target"
 
 
-def status(told: Report, workdir: str, held: bool) -> Iterator[Block]:
-    """The report, why it stopped, and what can be done now."""
+def status(told: Report, workdir: str, held: bool, live: Live | None = None) -> Iterator[Block]:
+    """The report, why it stopped, what it is at, and what can be done now."""
     yield from report(told, workdir, held)
+    if live is not None:
+        yield Gap()
+        yield from render_live.live(live)
     if told.failure is not None:
         yield Gap()
         step = f" (in step {told.failure.step})" if told.failure.step else ""

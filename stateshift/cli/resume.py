@@ -26,6 +26,7 @@ def command(
 
     With or without a fleet, whichever it began with."""
     from stateshift import migration
+    from stateshift.cli import steer
     from stateshift.cli.apply import refuse_no_master
     from stateshift.cli.work import carry_out
     from stateshift.workdir import Workdir
@@ -38,5 +39,9 @@ def command(
         fleet = None  # nothing that a fleet would do
     if state in ("finished", "rolled-back"):
         terminal.say(f"nothing is left to do: the run {'is finished' if state == 'finished' else 'was rolled back'}")
+    if place.held and place.steering.wishes().paused:
+        place.steering.pause(False)
+        steer.asked(terminal, place, "running", "it was paused, and goes on")
+        return None
     spec = migration.spec_of(place) if fleet is not None else None
     return carry_out(terminal, place, lambda doors: migration.resume(place, doors), spec, fleet)

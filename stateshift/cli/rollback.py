@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from stateshift.migration import Doors
     from stateshift.report import Report
     from stateshift.workdir import Workdir
+
+SECONDS_MAX = 120.0  # for a process at work to end
 
 EPILOG = epilog(
     "stateshift rollback .stateshift/20260301-120000-orders-1f3a", 2, 4, 5, 6, 7, 8, 130,
@@ -33,7 +36,8 @@ def command(
 ) -> int | None:
     """Take a run back, all of it and nothing else.
 
-    Unfences the source, removes what the run wrote on the target, and says what it could not."""
+    Unfences the source, removes what the run wrote on the target, and says what it could not. A process that is at work
+    on it is asked to stop first."""
     from stateshift import migration
     from stateshift.cli import render_run
     from stateshift.cli.work import carry_out, confirm
@@ -45,7 +49,18 @@ def command(
         if terminal.someone_there and not yes:
             terminal.talk(render_run.report(told, workdir, place.held))
         confirm(terminal, "take this back?", yes)
+    if place.held:
+        _end(terminal, place)
     return carry_out(terminal, place, lambda doors: _back(terminal, place, doors, discard_progress))
+
+
+def _end(terminal: Terminal, place: Workdir) -> None:
+    """Whoever works on it ends as by Ctrl-C, behind the write it is in; what waits longer than that is told as held."""
+    terminal.say("a process is at work on it: it was asked to stop")
+    place.steering.ask_stop()
+    until = time.monotonic() + SECONDS_MAX
+    while place.held and time.monotonic() < until:
+        time.sleep(0.1)
 
 
 def _back(terminal: Terminal, place: Workdir, doors: Doors, discard_progress: bool) -> Report:

@@ -2,24 +2,98 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
 from stateshift.cli.options import Json, Verbose, WorkdirOf, epilog
 from stateshift.cli.terminal import Terminal
 
-EPILOG = epilog("stateshift status .stateshift/20260301-120000-orders-1f3a", 2, 8, e0="told, whatever the state is")
+if TYPE_CHECKING:
+    from stateshift.report import Report
+    from stateshift.steering import Live
+    from stateshift.workdir import Workdir
+
+SECONDS_BETWEEN = 0.5
+
+EPILOG = epilog(
+    "stateshift status .stateshift/20260301-120000-orders-1f3a\n"
+    "stateshift status .stateshift/20260301-120000-orders-1f3a --watch",
+    2, 8, 130, e0="told, whatever the state is", e130="nobody watches any more; the run goes on",
+)  # fmt: skip
 
 
-def command(context: typer.Context, workdir: WorkdirOf, json: Json = False, verbose: Verbose = False) -> int | None:
-    """Where a run stands, and what can be done now."""
+def command(
+    context: typer.Context,
+    workdir: WorkdirOf,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Again and again, until nobody works on it any more.")
+    ] = False,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int | None:
+    """Where a run stands, and what can be done now.
+
+    With --watch what it is at, what is left, and how long the job would be down for it; with --json as well, a document
+    a line."""
     from stateshift import migration
     from stateshift.cli import as_json_run, render_run
     from stateshift.workdir import Workdir
 
     terminal, place = Terminal.of(context, json, verbose), Workdir(workdir)
     told, held = migration.status(place), place.held
+    if watch and held:
+        _watch(terminal, place)
+        told, held = migration.status(place), place.held
+    live = place.steering.live() if held else None
     if json:
-        terminal.document(as_json_run.status(told, workdir, held))
+        terminal.document(as_json_run.status(told, workdir, held, live))
     else:
-        terminal.show(render_run.status(told, workdir, held))
+        terminal.show(render_run.status(told, workdir, held, live))
     return None
+
+
+def _watch(terminal: Terminal, place: Workdir) -> None:
+    """At a terminal drawn over what was said before; elsewhere only what is new."""
+    from stateshift import migration
+
+    with _saying(terminal, place) as say:
+        while place.held:
+            say(migration.status(place), place.steering.live())
+            time.sleep(SECONDS_BETWEEN)
+
+
+@contextmanager
+def _saying(terminal: Terminal, place: Workdir) -> Iterator[Callable[[Report, Live | None], None]]:
+    from stateshift.cli import as_json_run, render_live
+
+    if terminal.json:
+        path = str(place.path)
+        yield lambda told, live: terminal.document(as_json_run.status(told, path, True, live))
+    elif terminal.colours(sys.stdout):
+        with _drawing() as draw:
+            yield lambda told, live: draw(render_live.watched(told, live))
+    else:
+        said = [""]
+
+        def say(told: Report, live: Live | None) -> None:
+            if (now := render_live.line(told, live)) != said[0]:
+                said[0] = now
+                terminal.say(now)
+
+        yield say
+
+
+@contextmanager
+def _drawing() -> Iterator[Callable[[Iterator[object]], None]]:
+    from rich.console import Console, Group
+    from rich.live import Live as Drawn
+
+    from stateshift.cli.text import coloured
+
+    with Drawn(console=Console(highlight=False, markup=False, emoji=False), transient=True) as drawn:
+        yield lambda blocks: drawn.update(Group(*coloured(blocks)), refresh=True)  # type: ignore[arg-type]

@@ -22,6 +22,7 @@ from stateshift.clusters.stopping import GRACEFUL_SECONDS, OpenStorage, StopMark
 from stateshift.clusters.waiting import wait_for
 from stateshift.clusters.whole_files import write_whole
 from stateshift.errors import ClusterError
+from stateshift.formats.marks import WAIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,9 @@ def _record(path: Path) -> dict[str, Any] | None:
 
 def handed_over(submission: Submission) -> dict[str, str]:
     """What the job is told of itself (IS-6), as Spark's settings: `stateshift.job` reads them."""
-    return {f"spark.stateshift.{key}": value for key, value in told_of(submission).items()}
+    told = {f"spark.stateshift.{key}": value for key, value in told_of(submission).items()}
+    waits = submission.environment.get(WAIT)
+    return {**told, "spark.stateshift.wait": waits} if waits else told
 
 
 def filled(argument: str, submission: Submission) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from stateshift.plan import Phase
 from stateshift.spec import JobSpec
-from stateshift.step import AwaitProgress, FenceSource, SubmitJob
+from stateshift.step import AwaitProgress, FenceSource, PrepareJob, SubmitJob
 from stateshift.survey import Facts
 
 
@@ -20,6 +20,25 @@ class Awaited:
     epoch: int | None
     commits: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
+
+
+def prepared(job: JobSpec, facts: Facts, location: str, options: Mapping[str, Any]) -> Iterator[Phase]:
+    """Before the old job is stopped: the new one comes up, and waits. Nothing where the spec does not ask for it."""
+    if job.submit is None or job.target_cluster is None or not job.submit.prepare:
+        return
+    yield Phase("prepare", (
+        PrepareJob(
+            name="prepare/job",
+            cluster=job.target_cluster,
+            job=job.name,
+            location=location,
+            connection=job.connection,
+            options=options,
+            environment=job.submit.environment,
+            seconds_max=job.submit.seconds_max,
+            attempt=facts.attempt,
+        ),
+    ))  # fmt: skip
 
 
 def start(
@@ -43,6 +62,7 @@ def start(
         environment=job.submit.environment,
         attempt=facts.attempt,
         fences=fences,
+        prepared=job.submit.prepare,
     )
     yield Phase("submit", (submit,))
     if awaited is not None:

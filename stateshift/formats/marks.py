@@ -4,6 +4,8 @@
     _stateshift/stop             the marker a job that imports `stateshift.job` watches for between two batches
     _stateshift/stopping         such a job's answer, for its present marker: it is alive, and stopping
     _stateshift/idle             written by such a job once it is restored and has nothing to read
+    _stateshift/waiting          written by such a job that was started early, and waits for its image
+    _stateshift/released         our answer, once the image is there
     offsets/N+1, commits/N+1     the fence: taken so that no zombie of the old job can commit (text: `fence_text`)
 
 Pure: names and bytes, no storage.
@@ -21,6 +23,9 @@ INDEX = f"{FOLDER}/operators.json"
 STOP = f"{FOLDER}/stop"
 STOPPING = f"{FOLDER}/stopping"
 IDLE = f"{FOLDER}/idle"
+WAITING = f"{FOLDER}/waiting"
+RELEASED = f"{FOLDER}/released"
+WAIT = "STATESHIFT_WAIT"  # what tells a job that it was started early
 TEMPORARY = ".stateshift-"  # how our temporary files begin; they end in .tmp
 LOCK_SUFFIX = ".stateshift-lock"
 
@@ -73,6 +78,16 @@ def asks_to_stop(content: bytes, job: str | None, tag: str | None, now: float) -
 def encode_idle(tag: str, epoch: int | None) -> bytes:
     """Which submission is restored and waits for input, and the last epoch it has committed."""
     return (json.dumps({"tag": tag, "epoch": epoch}, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def encode_tag(tag: str) -> bytes:
+    """Which submission waits, or may go on."""
+    return (json.dumps({"tag": tag}) + "\n").encode()
+
+
+def is_meant(content: bytes | None, tag: str) -> bool:
+    """Whether such a file speaks of this submission."""
+    return content is not None and content.strip() == encode_tag(tag).strip()
 
 
 def fence_text(owner: str) -> str:

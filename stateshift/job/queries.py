@@ -51,6 +51,22 @@ def watch(*queries: Any, seconds: float = 0.2) -> None:
     return None
 
 
+def wait(job: str | None = None, seconds: float = 0.1) -> None:
+    """Return when this job's image is there: at once, unless it was started early. Called before its first query, and
+    once what takes its time is done: the session, libraries, lookup tables. Looks every so many `seconds`. One that is
+    asked to stop meanwhile ends here."""
+    if not handed_over("WAIT"):
+        return
+    place, tag = location(job), handed_over("TAG") or ""
+    files.write(place, marks.WAITING, marks.encode_tag(tag))
+    while not marks.is_meant(files.read(place, marks.RELEASED), tag):
+        marker = _marker(place)
+        if marker is not None:
+            files.write(place, marks.STOPPING, marker)
+            raise SystemExit(0)
+        time.sleep(seconds)
+
+
 def stop_requested() -> bool:
     """Whether somebody wants this job to stop: for jobs that have a loop of their own."""
     return _marker(location()) is not None

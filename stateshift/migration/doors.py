@@ -75,15 +75,12 @@ def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
     storages: dict[str, Storage] = {}
     clusters: dict[str, Cluster] = {}
     opening = threading.Lock()
-    steered = any(job.mode == "warm" for job in spec.jobs)  # then it may be throttled at any time
-    throttled = steered or spec.bytes_per_second or spec.operations_per_second
-    pace = Pace(doors.clock, spec.bytes_per_second, spec.operations_per_second) if throttled else None
+    pace = Pace(doors.clock, spec.bytes_per_second, spec.operations_per_second)  # it may be throttled at any time
 
     def storage(location: str) -> Storage:
         with opening:
             if location not in storages:
-                opened = doors.open_storage(location)
-                storages[location] = opened if pace is None else Throttled(opened, pace)
+                storages[location] = Throttled(doors.open_storage(location), pace)
             return storages[location]
 
     def cluster(name: str) -> Cluster:

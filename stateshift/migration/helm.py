@@ -23,9 +23,10 @@ class Helm:
     """`pace` is what all storages of the run keep to; `stop` ends it."""
 
     def __init__(
-        self, steering: Steering, journal: Journal, spec: Spec, clock: Clock, pace: Limits | None, stop: threading.Event
+        self, telling: Telling, journal: Journal, spec: Spec, clock: Clock, pace: Limits | None, stop: threading.Event
     ) -> None:
-        self.steering, self._journal, self._clock, self._stop = steering, journal, clock, stop
+        self.steering, self._telling = telling.steering, telling
+        self._journal, self._clock, self._stop = journal, clock, stop
         self._pace = pace if isinstance(pace, Pace) else None
         self._spec_says = Throttle(spec.bytes_per_second, spec.operations_per_second)
         self._lock = threading.Lock()
@@ -63,6 +64,7 @@ class Helm:
         paused = wishes.paused and self.may_pause
         if paused != self._paused:
             self._paused = paused
+            self._telling.paused(paused)
             self._tell("pause" if paused else "go on", "")
 
     def _tell(self, what: str, value: str) -> None:
@@ -83,7 +85,7 @@ class Telling:
     """A meter that passes on what it is told, and keeps `live.json`."""
 
     def __init__(self, inner: Meter, steering: Steering, clock: Clock) -> None:
-        self._inner, self._steering, self._clock = inner, steering, clock
+        self._inner, self.steering, self._clock = inner, steering, clock
         self._lock = threading.Lock()
         self._live = Live(clock.now())
         self._told = float("-inf")
@@ -125,4 +127,4 @@ class Telling:
             self._live = replace(self._live, **values)  # type: ignore[arg-type]
             if at_once or now - self._told >= SECONDS_BETWEEN_WORDS or now < self._told:
                 self._told = now
-                self._steering.tell(self._live)
+                self.steering.tell(self._live)

@@ -40,7 +40,7 @@ from stateshift.plan import Plan
 from stateshift.report import Report, summarize
 from stateshift.spec import JobSpec
 from stateshift.spec.waves import in_waves
-from stateshift.step import AwaitProgress, SubmitJob
+from stateshift.step import AwaitProgress, PrepareJob, SubmitJob
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Facts
@@ -70,10 +70,10 @@ class Run:
         self.spec, self.proposal, self.journal, self.workdir, self.doors = (
             proposal.spec, proposal, journal, workdir, doors,
         )  # fmt: skip
-        clock, steering = doors.clock, workdir.steering
-        self.telling = Telling(doors.meter, steering, clock)
+        clock = doors.clock
+        self.telling = Telling(doors.meter, workdir.steering, clock)
         world = world_of(proposal.spec, journal.progress.run, workdir, replace(doors, meter=self.telling))
-        self.helm = Helm(steering, journal, proposal.spec, clock, world.pace, doors.stop)
+        self.helm = Helm(self.telling, journal, proposal.spec, clock, world.pace, doors.stop)
         self.world = replace(world, look=self.helm.look)
         self._plans: dict[int, Plan] = {}
         self.refusing = Refusing(proposal.spec, self.world, workdir)
@@ -168,11 +168,13 @@ class Run:
         halts: dict[str, tuple[int, Plan]] = {}
         for job in wave:
             adopted = self._adopted(job, "halt")
+            if adopted is not None and self._was_prepared_and_undone(adopted[0]):
+                adopted = None
             if adopted is None and self._adopted(job, "move", "start") is None:
                 proposed = self.proposed(job, "halt")
                 if proposed is not None:
                     self.same_facts(job, proposed)
-                    adopted = self.adopt(proposed)
+                    adopted = self.adopt(_attempted(proposed, self._attempt(job)))
             if adopted is not None:
                 halts[job.name] = adopted
         executor.execute_together(list(halts.values()), self.world, self.journal, self.doors.fleet)
@@ -187,8 +189,7 @@ class Run:
         if halted and facts.source_cluster is not None and facts.source_cluster.state == "unknown":
             # A cluster that cannot tell was told to stop the job, and said that it did.
             facts = replace(facts, source_cluster=replace(facts.source_cluster, state="absent"))
-        before = [p for p in self.journal.progress.plans_of((job.name,)) if p.purpose not in ("halt", "warm")]
-        made = engine(self.spec.engine).plan(self.spec, job, replace(facts, attempt=1 + len(before)))
+        made = engine(self.spec.engine).plan(self.spec, job, replace(facts, attempt=self._attempt(job)))
         proposed = self._proposed(job)[-1]
         runs = any(plan.purpose == "halt" for plan in made)
         if runs and halted:
@@ -204,6 +205,17 @@ class Run:
             self._undo_halts(wave)
         refuse(made)
         return made[-1]
+
+    def _attempt(self, job: JobSpec) -> int:
+        """How often this run has tried to start the job at its target, this time included: each under a tag of its own,
+        since what was started under an earlier one has been stopped."""
+        plans = self.journal.progress.plans_of((job.name,))
+        moves = [plan for plan in plans if plan.purpose not in ("halt", "warm")]
+        return 1 + len(moves) + sum(self._was_prepared_and_undone(plan.plan) for plan in plans)
+
+    def _was_prepared_and_undone(self, number: int) -> bool:
+        plan = self.journal.progress.plans[number]
+        return plan.purpose == "halt" and plan.undone and any(s.phase == "prepare" for s in plan.steps.values())
 
     def _with_images(self, job: JobSpec) -> JobSpec:
         """The job from where its halt has left its images, if it was asked for some."""
@@ -409,6 +421,17 @@ class Run:
         report = summarize(self.journal.progress)
         self.workdir.write("report.json", plain.to_plain(report))
         return report
+
+
+def _attempted(halt: Plan, attempt: int) -> Plan:
+    """The plan, for the attempt that this is."""
+    if attempt == 1:
+        return halt
+    phases = (
+        replace(p, steps=tuple(replace(s, attempt=attempt) if isinstance(s, PrepareJob) else s for s in p.steps))
+        for p in halt.phases
+    )
+    return replace(halt, phases=tuple(phases))
 
 
 def _names(wave: Iterable[JobSpec]) -> tuple[str, ...]:

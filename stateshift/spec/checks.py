@@ -33,6 +33,7 @@ def check(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> None:
         _check_data(complaints, read)
         _check_fork(complaints, read)
         _check_warm(complaints, read)
+        _check_prepared(complaints, read)
         _check_changes(complaints, read)
         _check_waivers(complaints, read)
         _check_kept(complaints, read)
@@ -216,6 +217,17 @@ def _check_warm(complaints: Complaints, read: ReadJob) -> None:
         complaints.add(at, "a warm move with 'transform'", "two runs: the change before, or after")
     if job.merge_locations:
         complaints.add(at, "a warm move with 'merge_jobs'", "two runs: merge first")
+
+
+def _check_prepared(complaints: Complaints, read: ReadJob) -> None:
+    job = read.job
+    if job.submit is not None and job.submit.prepare:
+        at = read.at("submit") / "prepare" if "submit" in read.places else read.place
+        if job.flink is not None or job.mode == "fork":
+            what = "a job of Flink" if job.flink is not None else "a fork"
+            complaints.add(at, f"{what} that is prepared", "no 'prepare': it has nothing to wait for")
+        elif not job.source_cluster:
+            complaints.add(at, "'prepare' without 'source_cluster'", "the cluster on which the old job is stopped")
 
 
 def _check_changes(complaints: Complaints, read: ReadJob) -> None:

@@ -1,6 +1,7 @@
 """Steps: worthwhile units of journaled work, engine-neutral, each a frozen value.
 
     kind             module      does
+    PrepareJob       preparing   start the target's application early: it waits for its image
     StopJob          jobs        stop the job at a consistent epoch unless it is already stopped
     TakeSavepoint    savepoints  let the engine write an image, and end the job with it if the spec says so
     FenceSource      jobs        make it impossible for a zombie of the old job to commit
@@ -21,13 +22,15 @@ from stateshift.step.files import CopyFiles, MoveFiles, Rename, TransformShard, 
 from stateshift.step.images import CompareImages
 from stateshift.step.jobs import FenceSource, LiftFence, StopJob
 from stateshift.step.owners import KeepOwners
+from stateshift.step.preparing import PrepareJob
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence, Fleet, Step
 from stateshift.step.rounds import BringFiles, KeepBrought
 from stateshift.step.savepoints import TakeSavepoint
 from stateshift.step.starting import AwaitProgress, SubmitJob
 
 AnyStep = (
-    StopJob
+    PrepareJob
+    | StopJob
     | TakeSavepoint
     | FenceSource
     | LiftFence
@@ -58,6 +61,7 @@ __all__ = [
     "KeepOwners",
     "LiftFence",
     "MoveFiles",
+    "PrepareJob",
     "Rename",
     "Step",
     "StopJob",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stateshift.formats.marks import RELEASED, WAITING
 from stateshift.plain import fingerprint
 from stateshift.storage.protocol import Storage
 from stateshift.world import World
@@ -24,6 +25,12 @@ class NoFiles:
 def tag_of(world: World, job: str) -> str:
     """What a second attempt recognises the first by: unique to this run and this job, safe in file names."""
     return f"{world.run}.{fingerprint(job)[:8]}"
+
+
+def forget_marks(storage: Storage) -> None:
+    """Of a job that was started early."""
+    for path in (WAITING, RELEASED):
+        storage.remove(path)
 
 
 def content_of(storage: Storage, path: str) -> bytes | None:

@@ -11,8 +11,9 @@ from typing import Any, ClassVar, cast
 
 from stateshift.clusters.protocol import Cluster, JobState, JobStatus, SavepointCluster, StopRequest, Submission
 from stateshift.errors import ClusterError, StalePlan
+from stateshift.formats.marks import RELEASED, encode_tag
 from stateshift.step.jobs import FenceSource
-from stateshift.step.marks import NoFiles, content_of, tag_of
+from stateshift.step.marks import NoFiles, content_of, forget_marks, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
 from stateshift.world import World
@@ -24,8 +25,9 @@ TOLD_LINES = 20
 
 @dataclass(frozen=True, slots=True)
 class SubmitJob(NoFiles):
-    """Find the tag, else submit with it. Not while the old job may still commit: whether its fences hold is asked once
-    more, since not every store lets an engine create exclusively."""
+    """Find the tag, else submit with it; what was `prepared` under it is told that its image is there. Not while the
+    old job may still commit: whether its fences hold is asked once more, since not every store lets an engine create
+    exclusively."""
 
     kind: ClassVar[str] = "SubmitJob"
     name: str
@@ -37,17 +39,23 @@ class SubmitJob(NoFiles):
     environment: Mapping[str, str]
     attempt: int = 1
     fences: tuple[FenceSource, ...] = ()
+    prepared: bool = False
 
     def describe(self) -> str:
         return f"start {self.job} on {self.cluster} from {self.location}"
 
     def status(self, world: World) -> JobStatus:
         """Of the job that this step has started last."""
-        return _latest(world.cluster(self.cluster), _first(world, self.job, self.attempt))[1]
+        return _latest(world.cluster(self.cluster), first_tag(world, self.job, self.attempt))[1]
 
     def run(self, world: World) -> Evidence:
-        tag, status = _latest(world.cluster(self.cluster), _first(world, self.job, self.attempt))
+        tag, status = _latest(world.cluster(self.cluster), first_tag(world, self.job, self.attempt))
+        if self.prepared and status.state in (JobState.FAILED, JobState.FINISHED):  # before its image was there
+            return self._submitted(_following(tag), world, None)
         there = status.state not in (JobState.ABSENT, JobState.UNKNOWN)
+        if self.prepared and there:
+            self._refuse_unfenced(world)
+            world.storage(self.location).write(RELEASED, lambda: iter((encode_tag(tag),)))
         return self._submitted(tag, world, status.id or tag if there else None)
 
     def _refuse_unfenced(self, world: World) -> None:
@@ -61,7 +69,7 @@ class SubmitJob(NoFiles):
 
     def again(self, world: World) -> Evidence:
         """Start the job once more if it failed, as the person knows who was told so. One that did not is left alone."""
-        tag, status = _latest(world.cluster(self.cluster), _first(world, self.job, self.attempt))
+        tag, status = _latest(world.cluster(self.cluster), first_tag(world, self.job, self.attempt))
         if status.state is JobState.FAILED:
             return self._submitted(_following(tag), world, None)
         return self._submitted(tag, world, None if status.state is JobState.ABSENT else status.id or tag)
@@ -81,7 +89,9 @@ class SubmitJob(NoFiles):
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         cluster = world.cluster(self.cluster)
-        tag, status = _latest(cluster, _first(world, self.job, self.attempt))
+        tag, status = _latest(cluster, first_tag(world, self.job, self.attempt))
+        if self.prepared:
+            forget_marks(world.storage(self.location))
         if evidence is None and status.state is JobState.ABSENT:
             return []
         after = cluster.stop(StopRequest(self.job, self.location, tag, options=self.options))
@@ -117,7 +127,7 @@ class AwaitProgress(NoFiles):
 
     def run(self, world: World) -> Evidence:
         cluster = world.cluster(self.cluster)
-        first, began = _first(world, self.job, self.attempt), world.clock.now()
+        first, began = first_tag(world, self.job, self.attempt), world.clock.now()
         while True:
             world.check_interrupted()
             # Before the files: a job that ends in between has written them by then.
@@ -168,7 +178,7 @@ class AwaitProgress(NoFiles):
         }
 
     def _failed(self, fact: str, again: str, tag: str, world: World) -> ClusterError:
-        log = _without_frames(world.cluster(self.cluster).log(tag, LOG_LINES))
+        log = without_frames(world.cluster(self.cluster).log(tag, LOG_LINES))
         return ClusterError(
             fact + (f"; its log ends:\n{log}" if log else ""),
             cluster=self.cluster,
@@ -184,13 +194,13 @@ class AwaitProgress(NoFiles):
         return []
 
 
-def _without_frames(log: str) -> str:
+def without_frames(log: str) -> str:
     """A log's last lines, without the JVM's stack frames: they would be all of them, and what failed stands above."""
     lines = [line for line in log.strip().splitlines() if not re.match(r"\s+(at [\w.$/<>]+\(|\.\.\. \d+ more)", line)]
     return "\n".join(lines[-TOLD_LINES:]).strip()
 
 
-def _first(world: World, job: str, attempt: int) -> str:
+def first_tag(world: World, job: str, attempt: int) -> str:
     """The tag that an attempt to move the job begins with: what an earlier one started was stopped, and is over."""
     tag = tag_of(world, job)
     return tag if attempt == 1 else f"{tag}.{attempt}"

@@ -46,6 +46,7 @@ def test_every_command_takes_json_and_verbose_and_ends_with_an_example_and_exit_
 def test_the_commands_of_later_issues_are_not_announced() -> None:
     assert COMMANDS == [
         "inspect", "verify", "export", "diff", "plan", "apply", "resume", "rollback", "status", "runs",
+        "cutover", "pause", "throttle",
         "compact", "repartition", "rewind", "fork", "convert", "rename", "split", "merge", "evolve", "gather", "repair",
         "uid", "schema",
     ]  # fmt: skip

@@ -27,9 +27,9 @@ from stateshift.engines.spark.reshaping import in_place
 from stateshift.engines.spark.reshaping.files import Reshaping, reshaping_of
 from stateshift.engines.spark.reshaping.log_changes import KEEP
 from stateshift.engines.spark.warming import round_of, warmed
-from stateshift.engines.starting import Awaited, start
+from stateshift.engines.starting import Awaited, prepared, start
 from stateshift.engines.warming import bare, kept, still_to_copy
-from stateshift.formats.marks import IDLE, INDEX, encode_index
+from stateshift.formats.marks import FOLDER, IDLE, INDEX, encode_index
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.spec import JobSpec, Spec
 from stateshift.spec.waves import sharing
@@ -96,7 +96,8 @@ def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         restart=again.options if again else None,
         restart_environment=again.environment if again else {},
     )
-    halted = _plan(job, facts, phases_of(Phase("halt", (step,))), ())
+    early = prepared(job, facts, job.destination, job.submit.options if job.submit is not None else {})
+    halted = _plan(job, facts, phases_of(*early, Phase("halt", (step,))), ())
     return replace(halted, purpose="halt", epoch=None, facts=identity_of(facts))
 
 
@@ -152,7 +153,7 @@ def identity_of(facts: Facts) -> str:
     return plain.fingerprint(
         [
             [_identity(survey) for survey in (facts.source, *facts.merges, *facts.others)],
-            [facts.target.kind, len(facts.target.files)],
+            [facts.target.kind, sum(not file.path.startswith(f"{FOLDER}/") for file in facts.target.files)],
             [c and c.version for c in (facts.source_cluster, facts.target_cluster)],
         ]
     )
