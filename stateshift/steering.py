@@ -131,7 +131,7 @@ class Steering:
     def tell(self, live: Live) -> None:
         """Never a reason to fail: a full disk is met by the journal."""
         with suppress(OSError):
-            self._replace(self._live, json.dumps(plain.to_plain(live)))
+            self._replace(self._live, json.dumps(plain.to_plain(live)), "")
 
     def over(self) -> None:
         """Nobody is at work any more."""
@@ -154,10 +154,10 @@ class Steering:
 
     def _write(self, name: str, text: str) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._replace(self.folder / name, text)
+        self._replace(self.folder / name, text, f".{os.getpid()}")  # two may steer at once
 
-    def _replace(self, path: Path, text: str) -> None:
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    def _replace(self, path: Path, text: str, writer: str) -> None:
+        temporary = path.with_name(f".{path.name}{writer}.tmp")
         temporary.write_text(text, "utf-8")
         temporary.replace(path)
 

@@ -19,6 +19,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from shlex import quote
 from typing import IO, Any
@@ -123,7 +124,8 @@ class Workdir:
                 file.flush()
             with suppress(OSError):
                 of_clusters = self.path.glob(f"*/**/{TEMPORARY}*.tmp")
-                for left in (*self.path.glob(".*.tmp"), *self.path.glob("plans/.*.tmp"), *of_clusters):
+                ours = (self.path.glob(f"{folder}.*.tmp") for folder in ("", "plans/", "steer/"))
+                for left in (*chain.from_iterable(ours), *of_clusters):
                     left.unlink(missing_ok=True)  # what a killed process had not finished
             self.steering.begin()
             try:

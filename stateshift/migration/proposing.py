@@ -123,7 +123,7 @@ def _source(kind: Engine, job: JobSpec, doors: Doors) -> tuple[Storage, Survey]:
     storage, survey = kind.survey(job.source, doors.open_storage, changes=job.transform)
     for _ in range(LOOKS if job.source_cluster is not None or not job.moves else 0):
         findings = (*survey.findings, *(finding for image in survey.images for finding in image.findings))
-        if not any(finding.level == "refuse" for finding in findings):
+        if not any(finding.level == "refuse" and finding.path is not None for finding in findings):
             break
         # A job that runs tidies up while we look: what is really missing is missing the next time, too.
         doors.clock.sleep(SECONDS_BETWEEN_LOOKS)

@@ -76,7 +76,7 @@ def watch(moments: Moments, root: str) -> None:
     def below(path: Any) -> str | None:
         if isinstance(path, bytes):
             path = os.fsdecode(path)
-        if not isinstance(path, str) or not path.startswith(root):
+        if not isinstance(path, str) or not path.startswith(root) or "live.json" in path:  # told now and then
             return None
         return _TEMPORARY.sub("(temporary)", path[len(root) :])
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from stateshift import migration, plain
 from stateshift.clusters.opening import open_cluster
@@ -126,8 +126,9 @@ def tree(root: Path, without: tuple[str, ...] = OURS) -> dict[str, bytes | None]
 
 
 @contextmanager
-def scenario(kind: Literal["full", "plain", "flink"], parallel: int = 1) -> Iterator[Scenario]:
-    """`full`: with everything; `plain`: one checkpoint and no cluster; `flink`: a job of Flink's that runs."""
+def scenario(kind: Literal["full", "plain", "warm", "flink"], parallel: int = 1) -> Iterator[Scenario]:
+    """`full`: with everything; `plain`: one checkpoint and no cluster; `warm`: brought over while its job runs;
+    `flink`: a job of Flink's that runs."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with ExitStack() as stack:
         place = stack.enter_context(tempfile.TemporaryDirectory(prefix="stateshift kill ", dir=memory))
@@ -138,7 +139,8 @@ def scenario(kind: Literal["full", "plain", "flink"], parallel: int = 1) -> Iter
             flink = Session(slow=0, lingers=0)
             stack.enter_context(faulty_server.serving(flink))
             flink.reset()
-        wanted = spec_of(root, flink.url) if flink is not None else _full(root) if kind == "full" else _plain(root)
+        made = {"full": _full, "plain": _plain, "warm": _warm}
+        wanted = spec_of(root, flink.url) if flink is not None else made[kind](root)
         spec = parse_spec(plain.canonical({"engine": "spark", **wanted, "version": 1, "parallel": parallel}))
         nobody = Scenario(root, pristine, spec, Proposal(spec, ()))
         proposal = migration.propose(spec, nobody.doors(Moments()), Workdir(root / "workdir"))
@@ -200,6 +202,17 @@ def _full(root: Path) -> dict[str, object]:
         "keep": ["permissions"],
     }
     return {"clusters": {"ours": cluster}, "jobs": [job]}
+
+
+def _warm(root: Path) -> dict[str, object]:
+    """The same, brought over in a round before the job is stopped: without the merge, which cannot be."""
+    whole: dict[str, Any] = _full(root)
+    (job,) = whole["jobs"]
+    del job["merge_jobs"]
+    shutil.rmtree(root / "north")
+    job |= {"operators": [{"name": "Aggregate (5)", "directory": "aggregate"}], "mode": "warm", "rounds": 1}
+    job["submit"]["environment"] = {"WRITES": "aggregate/offsets/2 aggregate/commits/2"}
+    return whole
 
 
 def _plain(root: Path) -> dict[str, object]:
