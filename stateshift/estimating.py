@@ -43,9 +43,12 @@ def probe(storage: Storage, survey: Survey) -> Rates | None:
     return Rates(read / seconds if read >= 1 << 20 and seconds > 0 else 200e6, 1 / max(per_file, 1e-6))
 
 
-def estimated(plan: Plan, facts: Facts, throttle: Throttle = (None, None)) -> Estimate:
-    """Seconds for the whole plan, and for the part of it in which the job is down: all of it, in a plain move. The
-    spec's limits on bytes and requests hold for reading and writing together."""
+def estimated(
+    plan: Plan, facts: Facts, throttle: Throttle = (None, None), left_seconds: float | None = None
+) -> Estimate:
+    """Seconds for the whole plan, and for the part of it in which the job is down: all of it, in a plain move; behind
+    rounds, what those may leave (`left_seconds`). The spec's limits on bytes and requests hold for reading and writing
+    together."""
     measured = facts.rates or Rates(100e6, 200.0)
     bytes_max, requests_max = throttle
     rates = Rates(
@@ -57,6 +60,8 @@ def estimated(plan: Plan, facts: Facts, throttle: Throttle = (None, None)) -> Es
     # What is copied is read, written and synced; what is compared is read on both sides.
     files, size = sum(phase.files for phase in moved), sum(phase.bytes for phase in moved)
     seconds = 2 * files / rates.files_per_second + 2 * size / rates.bytes_per_second
+    if plan.purpose == "move" and left_seconds is not None:
+        seconds = min(seconds, left_seconds)
     starting = START_SECONDS if plan.phase("submit") else 0.0
     stopping = float(START_SECONDS / 2) if plan.phase("halt") and plan.purpose == "halt" else 0.0
     basis = (
@@ -65,4 +70,4 @@ def estimated(plan: Plan, facts: Facts, throttle: Throttle = (None, None)) -> Es
         + (f", {START_SECONDS:.0f} s assumed for the job's start" if starting else "")
     )
     total = round(seconds + starting + stopping, 2)
-    return Estimate(total, 0.0 if plan.purpose == "start" else total, basis)
+    return Estimate(total, 0.0 if plan.purpose in ("start", "warm") else total, basis)

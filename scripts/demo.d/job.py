@@ -36,6 +36,7 @@ def main() -> None:
     settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.session.timeZone": "UTC"}
     spark = SparkSession.builder.appName("stateshift demo").config(map=settings).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    job.wait()  # returns at once, unless this was started to take over from a job that still runs
     queries = []
     for name, results in ((COUNTS, counts), (JOINED, joined)):
         if options.only not in (None, results.__name__):

@@ -55,6 +55,8 @@ def one_plan(plan: Plan, verbose: bool = False, fork: bool = False) -> Iterator[
         yield pairs(("stays at", redact(plan.source)))
     if fork:
         yield Line("the source may run on: what is copied is its newest committed batch at that time", "warn", indent=2)
+    elif plan.purpose == "warm":
+        yield Line("provisional: the first round, as of now; those behind it bring what the job has added", "warn", 2)
     elif plan.provisional:
         yield Line(
             "provisional: the job runs. This is what would move now; it is planned again once the job has stopped,",
@@ -73,7 +75,12 @@ def one_plan(plan: Plan, verbose: bool = False, fork: bool = False) -> Iterator[
 def _title(plan: Plan, fork: bool) -> str:
     at = f" at epoch {plan.epoch}" if plan.epoch is not None else ""
     move = "copy its image to a fork" if fork else "move its image"
-    does = {"halt": "stop the job", "start": "start the job", "move": f"{move}{at}"}
+    does = {
+        "warm": f"bring what it needs{at} over while it runs, in rounds",
+        "halt": "stop the job",
+        "start": "start the job",
+        "move": f"{move}{at}",
+    }
     return f"{plan.job}: {does[plan.purpose]}"
 
 

@@ -16,6 +16,7 @@ from stateshift.migration.brought import Arrivals, with_arrivals
 from stateshift.migration.doors import Doors
 from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
+from stateshift.spec.warm import seconds_of
 from stateshift.spec.waves import in_waves, sharing
 from stateshift.storage import locations
 from stateshift.storage.opening import real_location
@@ -140,7 +141,8 @@ def propose(spec: Spec, doors: Doors, workdir: Workdir, only: str | None = None)
         lock.refuse_held(parent, locations.name(job.destination))
         facts = gather(spec, job, doors, workdir, probing=True)
         made = engine(spec.engine).plan(spec, job, facts)
-        plans += [replace(plan, estimate=estimated(plan, facts, throttle)) for plan in made]
+        left = seconds_of(job.until) if any(plan.purpose == "warm" for plan in made) else None
+        plans += [replace(plan, estimate=estimated(plan, facts, throttle, left)) for plan in made]
     return Proposal(spec, tuple(plans))
 
 
