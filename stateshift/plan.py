@@ -1,8 +1,9 @@
 """What will be done, as a value: phases of typed steps. `plan` prints exactly what `apply` executes.
 
     Plan
-      job, engine, purpose      warm (a round while the job runs), halt (stop it), move (bring its image over), start (a
-                                first deployment)
+      job, engine, purpose      warm (a round while the job runs), standby (make what rounds have brought an image that
+                                can be started from), halt (stop it), move (bring its image over), start (a first
+                                deployment)
       phases                    barriers, in the order of PHASES, empty ones left out
         steps                     independent of each other, except in an ordered phase, where each follows the last
       findings                  what a person should know before
@@ -32,7 +33,8 @@ PHASES: tuple[PhaseName, ...] = (
     "prepare", "halt", "copy", "transform", "compare", "publish", "submit", "confirm", "retire",
 )  # fmt: skip
 
-Purpose = Literal["warm", "halt", "move", "start"]
+Purpose = Literal["warm", "standby", "halt", "move", "start"]
+WHILE_IT_RUNS = ("warm", "standby")
 
 
 @dataclass(frozen=True, slots=True)

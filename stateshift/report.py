@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from stateshift.journal import PlanProgress, Progress, RunFailed, StepProgress, WaveGivenUp
-from stateshift.plan import PHASES
+from stateshift.plan import PHASES, WHILE_IT_RUNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def _plans(progress: Progress, job: str) -> list[PlanProgress]:
     """What the job's way was made of. What was taken back and then tried again counts no more."""
     plans = progress.plans_of((job,))
     kept = [plan for plan in plans if not plan.undone]
-    return kept if any(plan.purpose not in ("halt", "warm") for plan in kept) else plans
+    return kept if any(plan.purpose not in ("halt", *WHILE_IT_RUNS) for plan in kept) else plans
 
 
 def _halts_of(progress: Progress, plans: list[PlanProgress]) -> list[PlanProgress]:
@@ -201,7 +201,7 @@ def _state(plans: Iterable[PlanProgress]) -> str:
         return "not begun"
     if all(plan.undone for plan in plans):
         return "rolled-back"
-    steps = [plan for plan in plans if plan.purpose != "warm"]
+    steps = [plan for plan in plans if plan.purpose not in WHILE_IT_RUNS]
     return "finished" if steps and all(plan.finished_at is not None for plan in steps) else "unfinished"
 
 
@@ -209,7 +209,7 @@ def _phases(progress: Progress, plans: list[PlanProgress]) -> tuple[PhaseReport,
     warm = [plan for plan in plans if plan.purpose == "warm" and plan.steps]
     found = [_phase(name, steps, progress.began) for name, steps in _bundled(warm)]
     for name in PHASES:
-        others = (plan for plan in plans if plan.purpose != "warm")
+        others = (plan for plan in plans if plan.purpose not in WHILE_IT_RUNS)
         steps = [step for plan in others for step in plan.steps.values() if step.phase == name]
         if steps:
             found.append(_phase(name, steps, progress.began))

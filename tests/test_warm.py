@@ -197,3 +197,63 @@ def test_one_that_has_died_while_it_waited_is_started_anew(tmp_path: Path) -> No
     report = stage.ground.apply(prepared_spec(mode="warm"))
     assert report.state == "finished" and not stage.released()
     assert [WAIT in one.environment for one in stage.ground.cluster.submissions] == [True, False]
+
+
+# -- an image that is kept fresh, and never moved to
+
+
+class Ended(Exception):
+    """The standby's host is gone: no more of it runs."""
+
+
+class Standby(Stage):
+    """What is at the target is looked at again and again: it can always be started from, once it could."""
+
+    def __init__(self, folder: Path, seed: int, looks: int = 600) -> None:
+        super().__init__(folder, seed)
+        self.job.moods = {"batch": 0.03, "tidy": 0.01, "back": 0.003}
+        self.looks, self.kept = looks, list[int]()
+        self.lost: set[int] = set()
+        self.ground.clock.sleep = self._sleep  # type: ignore[method-assign]
+
+    def _sleep(self, seconds: float) -> None:
+        self.ground.clock.time += seconds
+        self.looks -= 1
+        for _ in range(3):
+            self.job.live()
+        self.look()
+        if self.looks < 0:
+            raise Ended
+
+    def look(self) -> None:
+        if any(path.startswith("commits/") for path in self.ground.held(TARGET)):
+            epoch, state = state_at(self.ground.disk.open(TARGET))
+            assert epoch is not None
+            self.kept.append(epoch)
+            if epoch <= self.job.epoch and self.job.times_back == 0:
+                assert state == self.job.expected(epoch)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_standby_can_be_started_from_at_any_time_and_is_never_old(tmp_path: Path, seed: int) -> None:
+    stage = Standby(tmp_path, seed)
+    if seed % 2:
+        stage.job.moods["back"] = 0.0
+    with pytest.raises(Ended):
+        stage.apply(cutover="never")
+    assert len(set(stage.kept)) > 2 and stage.job.running and not stage.ground.cluster.stops
+    assert not any(path.startswith(("offsets", "commits")) and fence_owner(content)
+                   for path, content in stage.ground.held(SOURCE).items())  # fmt: skip
+    stage.looks = 10**6
+    stage.ground.workdir().steering.ask_cutover(False)
+    report = stage.ground.resume()
+    assert report.state == "finished" and stage.there is not None
+
+
+def test_a_standby_of_a_job_that_does_not_run_does_not_move_it(tmp_path: Path) -> None:
+    stage = Standby(tmp_path, 1, looks=60)
+    stage.job.running, stage.ground.cluster.jobs = False, []
+    with pytest.raises(Ended):
+        stage.apply(cutover="never")
+    assert set(stage.kept) == {stage.job.epoch}
+    assert stage.ground.held(SOURCE).keys() >= {"commits/11"} and "commits/12" not in stage.ground.held(SOURCE)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 EPILOG = epilog(
     "stateshift apply orders.json\nstateshift apply orders.plan --yes --json > report.json\n"
-    "stateshift apply orders.plan --fleet spark://master:7077",
+    "stateshift apply orders.plan --fleet spark://master:7077\n"
+    "stateshift apply orders.json --continuous --yes",
     2, 3, 4, 5, 6, 7, 8, 130,
     e0="the job goes on at its target", e4="refused, or the plan is stale: nothing was changed, or it was taken back",
     e8="the target or the workdir is held by another run", e130="interrupted: `stateshift resume WORKDIR` goes on",
@@ -39,6 +40,11 @@ def command(
     parallel: Parallel = None,
     throttle: Throttle = None,
     fleet: FleetOf = None,
+    continuous: Annotated[
+        bool,
+        typer.Option("--continuous", help="Never stop the jobs: keep images of them at their targets that can be "
+                     "started from, until this is ended, or `stateshift cutover` is said."),
+    ] = False,
     workdirs: Workdirs = WORKDIRS,
     json: Json = False,
     verbose: Verbose = False,
@@ -58,6 +64,10 @@ def command(
     asked = request.read(spec)
     saved = isinstance(asked, migration.Proposal)
     wanted = request.overridden(asked.spec if isinstance(asked, migration.Proposal) else asked, parallel, throttle)
+    if continuous:
+        wanted = request.kept_fresh(wanted, job)
+    if continuous and saved:
+        asked, saved = wanted, False  # what was saved stops its jobs
     refuse_no_master(fleet)
     if not yes and not terminal.someone_there:
         confirm(terminal, "", yes)  # before the reading, which may take a while

@@ -10,6 +10,7 @@ from stateshift.cli.units import rate
 from stateshift.errors import Complaint, PlanError, SpecError
 from stateshift.migration import Proposal, decode_proposal
 from stateshift.spec import Spec, parse_spec
+from stateshift.spec.warm import NEVER
 
 
 def read(path: str) -> Spec | Proposal:
@@ -37,6 +38,15 @@ def overridden(spec: Spec, parallel: int | None, throttle: str | None) -> Spec:
     if parallel is not None:
         spec = replace(spec, parallel=parallel)
     return spec if throttle is None else replace(spec, bytes_per_second=rate(throttle))
+
+
+def kept_fresh(spec: Spec, only: str | None) -> Spec:
+    """The spec of a run that never stops its jobs: what it has brought of them can be started from at any time."""
+    for job in spec.jobs:
+        if only in (None, job.name) and job.mode != "warm":
+            raise PlanError(f"{job.name} is not brought over while it runs", hint='"mode": "warm" in the spec')
+    jobs = tuple(replace(job, cutover=NEVER) if job.mode == "warm" else job for job in spec.jobs)
+    return replace(spec, jobs=jobs)
 
 
 def _text(path: str) -> str:

@@ -60,6 +60,8 @@ def refuse_over(workdir: Workdir, what: str) -> Progress:
 
 def is_halted(progress: Progress) -> bool:
     """Whether every job of the run that was followed has been stopped by now."""
+    from stateshift.plan import WHILE_IT_RUNS
+
     plans = [plan for plan in progress.plans if not plan.undone]
-    halted = {plan.job for plan in plans if plan.purpose not in ("warm",) and plan.steps}
+    halted = {plan.job for plan in plans if plan.purpose not in WHILE_IT_RUNS and plan.steps}
     return all(job in halted for job in progress.jobs)

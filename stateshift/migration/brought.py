@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from stateshift.formats.marks import FOLDER
 from stateshift.journal import PlanProgress
 from stateshift.plan import Plan
-from stateshift.step import BringFiles
+from stateshift.step import BringFiles, CopyFiles, TransformShard, WriteFile
 from stateshift.survey import Brought, Facts, FileInfo, ShardFiles, Survey
 
 Listings = Mapping[str, Mapping[str, FileInfo]]
@@ -49,9 +49,24 @@ def arrivals(rounds: list[PlanProgress], read: Callable[[PlanProgress], Plan]) -
     found = Arrivals()
     for progress in rounds:
         for step in read(progress):
-            if isinstance(step, BringFiles) and step.name in progress.steps:
+            if step.name not in progress.steps:
+                continue
+            if isinstance(step, BringFiles):
                 _add(found, step, progress)
+            elif isinstance(step, CopyFiles | TransformShard | WriteFile):
+                found.written.setdefault(step.target, set()).update(_outputs(step))
     return found
+
+
+def _outputs(step: CopyFiles | TransformShard | WriteFile) -> tuple[str, ...]:
+    """What makes what was brought an image: written by us, and written again with the next one."""
+    match step:
+        case CopyFiles():
+            return tuple(item.path for item in step.items)
+        case TransformShard():
+            return step.outputs
+        case WriteFile():
+            return (step.path,)
 
 
 def _add(found: Arrivals, step: BringFiles, progress: PlanProgress) -> None:

@@ -30,20 +30,20 @@ from stateshift.journal import (
     StepUndone,
     WaveGivenUp,
 )
-from stateshift.migration.brought import arrivals
+from stateshift.migration.brought import Arrivals, arrivals, with_arrivals
 from stateshift.migration.doors import Doors, world_of
 from stateshift.migration.helm import Helm, Telling
 from stateshift.migration.proposing import LOOKS, SECONDS_BETWEEN_LOOKS, Proposal, decode_proposal, gather, refuse
 from stateshift.migration.refusing import Refusing
 from stateshift.migration.warming import Warming
-from stateshift.plan import Plan
+from stateshift.plan import WHILE_IT_RUNS, Plan
 from stateshift.report import Report, summarize
 from stateshift.spec import JobSpec
 from stateshift.spec.waves import in_waves
 from stateshift.step import AwaitProgress, PrepareJob, SubmitJob
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Facts
+from stateshift.survey import Facts, Survey
 from stateshift.workdir import Workdir
 
 # What became of a job that has to be started once more.
@@ -155,12 +155,12 @@ class Run:
 
     def _moves_warm(self, job: JobSpec) -> bool:
         """Whether it is still to be followed while it runs: it was not stopped yet, or has been started again."""
-        plans = [plan for plan in self.journal.progress.plans_of((job.name,)) if plan.purpose != "warm"]
+        plans = [plan for plan in self.journal.progress.plans_of((job.name,)) if plan.purpose not in WHILE_IT_RUNS]
         return self.proposed(job, "warm") is not None and not (plans and plans[-1].steps and not plans[-1].undone)
 
     def _done(self, job: JobSpec) -> bool:
         last = next(reversed(self.journal.progress.plans_of((job.name,))), None)
-        moved = last is not None and last.purpose not in ("halt", "warm")
+        moved = last is not None and last.purpose not in ("halt", *WHILE_IT_RUNS)
         return moved and last is not None and last.finished_at is not None and not last.undone
 
     def _halt(self, wave: list[JobSpec]) -> frozenset[str]:
@@ -210,7 +210,7 @@ class Run:
         """How often this run has tried to start the job at its target, this time included: each under a tag of its own,
         since what was started under an earlier one has been stopped."""
         plans = self.journal.progress.plans_of((job.name,))
-        moves = [plan for plan in plans if plan.purpose not in ("halt", "warm")]
+        moves = [plan for plan in plans if plan.purpose not in ("halt", *WHILE_IT_RUNS)]
         return 1 + len(moves) + sum(self._was_prepared_and_undone(plan.plan) for plan in plans)
 
     def _was_prepared_and_undone(self, number: int) -> bool:
@@ -272,10 +272,19 @@ class Run:
 
     def facts_of(self, job: JobSpec) -> Facts:
         """What is there now, and what of it rounds have brought."""
-        arrived = arrivals(self.rounds(job), self._plan_of)
-        return gather(self.spec, job, self.doors, self.workdir, arrived=arrived)
+        return gather(self.spec, job, self.doors, self.workdir, arrived=self._arrivals(job))
 
-    def _plan_of(self, adopted: PlanProgress) -> Plan:
+    def with_arrivals(self, job: JobSpec, facts: Facts) -> Facts:
+        """The same facts, behind a round that was made from them: what that has brought is at the target now."""
+        _, target = engine(self.spec.engine).survey(facts.target.location, self.doors.open_storage)
+        there = tuple((a, _relisted(b, self.doors.open_storage(b.location))) for a, b in facts.data)
+        return with_arrivals(replace(facts, target=target, data=there), self._arrivals(job))
+
+    def _arrivals(self, job: JobSpec) -> Arrivals:
+        plans = self.journal.progress.plans_of((job.name,))
+        return arrivals([p for p in plans if p.purpose in WHILE_IT_RUNS and not p.undone], self.plan_of)
+
+    def plan_of(self, adopted: PlanProgress) -> Plan:
         if adopted.plan not in self._plans:
             self._plans[adopted.plan] = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
         return self._plans[adopted.plan]
@@ -422,6 +431,10 @@ class Run:
         report = summarize(self.journal.progress)
         self.workdir.write("report.json", plain.to_plain(report))
         return report
+
+
+def _relisted(survey: Survey, storage: Storage) -> Survey:
+    return replace(survey, files=tuple(sorted(storage.list())))
 
 
 def _attempted(halt: Plan, attempt: int) -> Plan:

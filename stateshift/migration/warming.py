@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 
 from stateshift import executor
 from stateshift.engines.registry import engine
-from stateshift.errors import PlanError
+from stateshift.errors import MissingFile, PlanError, StalePlan
 from stateshift.journal import PlanProgress, RoundSeen
 from stateshift.plan import Plan
 from stateshift.spec import JobSpec
-from stateshift.spec.warm import READY, TOLD, seconds_of, window_of
+from stateshift.spec.warm import NEVER, READY, TOLD, seconds_of, window_of
 from stateshift.steering import Left
+from stateshift.survey import Facts
 
 if TYPE_CHECKING:
     from stateshift.migration.running import Run
@@ -33,6 +34,7 @@ PATIENCE = 3  # rounds after which no less was left than before
 SHRINKS = 0.9  # to less than this part of what was left before
 POLL_SECONDS = 2.0  # between two looks, where nothing is worth bringing yet
 FRESH_SECONDS = 60.0  # after which even a little is brought
+STANDBY_SECONDS = 10.0  # the same, where it is all there is should the source be lost
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ class Seen:
     plan: Plan
     left: Left
     at: float
-    total: int
     runs: bool
+    facts: Facts
 
 
 class Warming:
@@ -72,15 +74,14 @@ class Warming:
 
     def _look_at(self, job: JobSpec) -> Seen:
         began, now = time.perf_counter(), self.run.doors.clock.now()
-        kind, facts = engine(self.run.spec.engine), self.run.same_facts(job, self.run.proposed(job, "move"))
+        kind, facts = engine(self.run.spec.engine), self.run.same_facts(job, self.run.proposed(job, "warm"))
         plan = kind.round(self.run.spec, job, facts)
         looking = time.perf_counter() - began
         runs = facts.source_cluster is not None and facts.source_cluster.state in RUNS
         left = self._left(job, plan, looking)
-        total = sum(file.size for file in facts.source.files)
         before = self.seen.setdefault(job.name, [])
         left = replace(left, written_per_second=self._written(before, left, now))
-        one = Seen(job, plan, left, now, total, runs)
+        one = Seen(job, plan, left, now, runs, facts)
         if not before or before[-1].left.round != left.round or before[-1].left.bytes != left.bytes:
             self.run.journal.append(RoundSeen(
                 now, job.name, left.round, left.epoch, left.files, left.bytes, left.seconds, left.written_per_second,
@@ -116,6 +117,8 @@ class Warming:
         wish = self.run.helm.wishes.cutover
         if wish == "now":
             return True
+        if not any(one.runs for one in seen) and wish is None and any(one.job.cutover == NEVER for one in seen):
+            return False  # a job that failed: whoever keeps a standby of it decides what becomes of it
         if not any(one.runs for one in seen):
             self.run.say(f"{_names(seen)}: no longer running, so there is no need for another round")
             return True
@@ -165,7 +168,8 @@ class Warming:
 
     def _go_on(self, seen: list[Seen]) -> None:
         worth = [one for one in seen if one.plan.files and self._is_worth_it(one)]
-        if not worth:
+        kept = [one for one in seen if not one.plan.files and self._is_news(one)]
+        if not worth and not kept:
             self._wait(seen)
             return
         self.run.telling.waiting("")
@@ -175,14 +179,35 @@ class Warming:
         executor.execute_together(adopted, world, self.run.journal, self.run.doors.fleet)
         for (number, plan), one in zip(adopted, worth, strict=True):
             steps = self.run.journal.progress.plans[number].steps.values()
-            self._say_round(one, plan, sum((step.evidence or {}).get("missed", 0) for step in steps))
+            missed = sum((step.evidence or {}).get("missed", 0) for step in steps)
+            self._say_round(one, plan, missed)
+            if not missed and self._is_news(one):
+                kept.append(one)
+        for one in kept:
+            self._keep(one)
+
+    def _is_news(self, one: Seen) -> bool:
+        """Whether an image that can be started from is wanted, and this is a later one than what is there."""
+        plans = [p for p in self.run.journal.progress.plans_of((one.job.name,)) if p.purpose == "standby"]
+        there = next((self.run.plan_of(p).epoch for p in reversed(plans) if p.finished_at is not None), None)
+        return one.job.cutover == NEVER and one.plan.epoch is not None and one.plan.epoch != there
+
+    def _keep(self, one: Seen) -> None:
+        """Make what rounds have brought an image. What the job has tidied away by now, the next round looks for."""
+        plan = engine(self.run.spec.engine).standby(self.run.spec, one.job, self.run.with_arrivals(one.job, one.facts))
+        try:
+            executor.execute_together([self.run.adopt(plan)], self.run.world, self.run.journal, self.run.doors.fleet)
+        except (MissingFile, StalePlan) as error:
+            self.run.say(f"{one.job.name}: epoch {plan.epoch} was not kept ({error.fact})")
+        else:
+            self.run.say(f"{one.job.name}: can be started from epoch {plan.epoch} at {one.job.destination}")
 
     def _is_worth_it(self, one: Seen) -> bool:
         """Not every batch of a job that waits to be stopped is worth a round of its own."""
-        left = one.left
+        left, age = one.left, self.run.doors.clock.now() - self._brought_at
         if left.round == 0 or not self._is_ready(one):
             return True
-        old = self.run.doors.clock.now() - self._brought_at > FRESH_SECONDS
+        old = age > (STANDBY_SECONDS if one.job.cutover == NEVER else FRESH_SECONDS)
         return old or left.seconds > seconds_of(one.job.until) / 2
 
     def _say_round(self, one: Seen, plan: Plan, missed: int) -> None:
@@ -202,6 +227,8 @@ class Warming:
         hours = [one.job.cutover for one in seen if window_of(one.job.cutover) and not self._is_allowed(one.job)]
         if told:
             return "for `stateshift cutover`"
+        if any(one.job.cutover == NEVER for one in seen):
+            return "for the job's next batches: it is never stopped"
         return f"for {hours[0]}" if hours else "for the job's next batch"
 
 

@@ -161,8 +161,9 @@ JOB = Keys(
     ),
     _job(
         "cutover", "cutover", "cutover",
-        "Warm: ready, as soon as that is reached; told, not before `stateshift cutover`; or hours of the day "
-        "(22:00-04:30, with UTC behind where they are not this machine's).", for_all=True,
+        "Warm: ready, as soon as that is reached; told, not before `stateshift cutover`; hours of the day "
+        "(22:00-04:30, with UTC behind where they are not this machine's); or never: each round leaves an image that "
+        "can be started from, should the source be lost.", for_all=True,
     ),
     _job(
         "planned_batch", "choice", "planned_batch",

@@ -32,6 +32,7 @@ from stateshift.engines.warming import bare, kept, still_to_copy
 from stateshift.formats.marks import FOLDER, IDLE, INDEX, encode_index
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.spec import JobSpec, Spec
+from stateshift.spec.warm import NEVER
 from stateshift.spec.waves import sharing
 from stateshift.step import (
     AnyStep,
@@ -51,8 +52,9 @@ from stateshift.survey import Facts, Finding, Image, Survey
 def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     """The plans of one job in their order: a move plan, behind a halt plan where the job still runs, and before that a
     first round where it is moved warm."""
-    if job.mode == "warm" and _runs(facts):
-        return (round_plan(spec, job, facts), *_plans(spec, job, bare(warmed(facts))))
+    if job.mode == "warm" and (_runs(facts) or job.cutover == NEVER):
+        behind = _plans(spec, job, bare(warmed(facts)))
+        return (round_plan(spec, job, facts), *(replace(p, provisional=True, facts=identity_of(facts)) for p in behind))
     return _plans(spec, job, bare(warmed(facts)))
 
 
@@ -66,6 +68,25 @@ def round_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     steps = tuple(round_of(job, facts, rewriting_of(job, facts)))
     made = _plan(job, facts, phases_of(Phase("copy", steps)), ())
     return replace(made, purpose="warm", provisional=True, facts=identity_of(facts))
+
+
+def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+    """Behind a round that has brought everything these facts need: publish it, so that the job can be started from it,
+    and only then remove what it does not need any more. An image that is there stays whole until the next one is."""
+    facts = bare(warmed(facts))
+    images, reshaping, rewriting = facts.source.images, reshaping_of(job, facts), rewriting_of(job, facts)
+    whole = copies(job, facts, images, rewriting.paths)
+    wanted = {(group.source, file.path) for group in whole.groups for file in group.files}
+    wanted |= {(facts.source.location, path) for image in images for path in image.first_read}
+    wanted |= {(file.source, file.target_path) for file in rewriting.files}
+    phases = phases_of(
+        Phase("transform", tuple(_transforms(rewriting))),
+        Phase("publish", tuple(_publish(spec, job, facts, images, reshaping)), ordered=True),
+        Phase("retire", tuple(replace(step, name=f"retire/{n}", items=())
+                              for n, step in enumerate(kept(facts, frozenset(wanted))))),
+    )  # fmt: skip
+    made = _plan(job, facts, phases, ())
+    return replace(made, purpose="standby", provisional=True, facts=identity_of(facts))
 
 
 def _plans(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
