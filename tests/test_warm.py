@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stateshift.clusters.protocol import JobState, StopRequest, Submission
-from stateshift.errors import ClusterError, PlanError, StalePlan
+from stateshift.errors import ClusterError, Interrupted, PlanError, StalePlan
 from stateshift.formats.marks import RELEASED, WAIT, WAITING, encode_tag, fence_owner, is_meant
 from stateshift.report import Report
 from stateshift.spec import Spec
+from stateshift.steering import Steering, Throttle
+from stateshift.storage.memory import ProcessGone
 from stateshift.storage.protocol import Storage
 from tests.support.checkpoints import put
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
@@ -257,3 +261,144 @@ def test_a_standby_of_a_job_that_does_not_run_does_not_move_it(tmp_path: Path) -
         stage.apply(cutover="never")
     assert set(stage.kept) == {stage.job.epoch}
     assert stage.ground.held(SOURCE).keys() >= {"commits/11"} and "commits/12" not in stage.ground.held(SOURCE)
+
+
+# -- killed, steered, taken back, while the job lives
+
+
+class Killed(BaseException):
+    """The process is gone, in the middle of a call."""
+
+
+class Mortal(Stage):
+    """Whoever works on it is killed at the n-th call of a storage; what it had not synced is as a kill leaves it."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        super().__init__(folder, seed)
+        self.job.moods = {"batch": 0.01, "tidy": 0.005, "back": 0.002}
+        self.calls_left: int | None = None
+
+    def _wrap(self, storage: Storage) -> Storage:
+        outer = self
+
+        class Dying(Watched):
+            def __getattr__(self, name: str) -> Any:
+                if outer.calls_left is not None:
+                    outer.calls_left -= 1
+                    if outer.calls_left < 0:
+                        outer.calls_left = None
+                        outer.ground.disk.kill()
+                        raise Killed
+                return super().__getattr__(name)
+
+        return Dying(storage, self.job)  # type: ignore[return-value]
+
+    def until_killed(self, calls: int, work: Callable[[], Report]) -> Report | None:
+        self.calls_left = calls
+        try:
+            return work()
+        except (Killed, ProcessGone):
+            return None
+        finally:
+            self.calls_left = None
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_killed_again_and_again_while_the_job_lives_its_last_state_arrives(tmp_path: Path, seed: int) -> None:
+    dice, stage = random.Random(seed), Mortal(tmp_path, seed)
+    proposal = stage.ground.propose(warm_spec(rounds=3))
+    report = stage.until_killed(dice.randint(1, 250), lambda: stage.ground.apply(proposal))
+    for _ in range(4):
+        if report is None:
+            report = stage.until_killed(dice.randint(1, 250), stage.ground.resume)
+    report = report or stage.ground.resume()
+    assert report.state == "finished" and stage.there is not None, "what arrived was judged when the job was started"
+    assert len(stage.ground.cluster.submissions) == 1
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_killed_anywhere_and_taken_back_it_has_left_no_trace(tmp_path: Path, seed: int) -> None:
+    dice, stage = random.Random(1000 + seed), Mortal(tmp_path, seed)
+    proposal = stage.ground.propose(warm_spec(rounds=3))
+    report = stage.until_killed(dice.randint(1, 400), lambda: stage.ground.apply(proposal))
+    if (report is not None and report.state == "finished") or stage.there is not None:
+        return  # it goes on where it is now, and is not taken back unasked
+    stage.until_killed(dice.randint(1, 60), stage.ground.rollback)
+    assert stage.ground.rollback().state == "rolled-back"
+    assert stage.ground.held(TARGET) == {} and not stage.ground.locks()
+    assert not any(fence_owner(content) for content in stage.ground.held(SOURCE).values())
+    epoch, state = state_at(stage.ground.disk.open(SOURCE))
+    assert epoch is not None and stage.job.running and state == stage.job.expected(epoch)
+
+
+class Timed(Stage):
+    """Somebody steers at certain times; the job commits a batch a second."""
+
+    def __init__(self, folder: Path, *acts: tuple[float, Callable[[Steering], None]]) -> None:
+        super().__init__(folder)
+        self.job.moods = dict.fromkeys(self.job.moods, 0.0)
+        self.acts, self.began = list(acts), self.ground.clock.time
+        self.ground.clock.sleep = self._sleep  # type: ignore[method-assign]
+
+    def _sleep(self, seconds: float) -> None:
+        before, clock = self.ground.clock.time, self.ground.clock
+        clock.time += seconds
+        if int(clock.time) > int(before) and self.job.running:
+            self.job.batch()
+        while self.acts and clock.time - self.began >= self.acts[0][0]:
+            self.acts.pop(0)[1](self.ground.workdir().steering)
+
+
+def test_told_to_wait_it_is_stopped_when_somebody_says_so_and_not_before(tmp_path: Path) -> None:
+    stage = Timed(tmp_path, (90.0, lambda steering: steering.ask_cutover(False)))
+    report = stage.apply(cutover="told")
+    assert report.state == "finished" and stage.job.epoch >= 90
+    (halt,) = [phase for phase in report.jobs[0].phases if phase.name == "halt"]
+    assert halt.start >= 90.0
+    assert [one.what for one in report.steered] == ["cutover"]
+    assert 2 <= len(report.jobs[0].rounds) < 10, "a batch is not worth a round of its own"
+
+
+def test_outside_of_its_hours_it_is_not_stopped(tmp_path: Path) -> None:
+    stage = Timed(tmp_path)
+    hour, minute = divmod(int(stage.ground.clock.time) // 60 % 1440 + 5, 60)
+    report = stage.apply(cutover=f"{hour % 24:02}:{minute:02}-{(hour + 1) % 24:02}:{minute:02} UTC")
+    (halt,) = [phase for phase in report.jobs[0].phases if phase.name == "halt"]
+    assert 240.0 <= halt.start <= 300.0
+
+
+def test_paused_it_brings_nothing_and_goes_on_afterwards(tmp_path: Path) -> None:
+    seen: list[int] = []
+    stage = Timed(
+        tmp_path, (5.0, lambda steering: steering.pause(True)),
+        (30.0, lambda steering: seen.append(len(stage.ground.held(TARGET)))),
+        (200.0, lambda steering: seen.append(len(stage.ground.held(TARGET)))),
+        (201.0, lambda steering: steering.pause(False)), (300.0, lambda steering: steering.ask_cutover(True)),
+    )  # fmt: skip
+    report = stage.apply(cutover="told")
+    assert report.state == "finished" and seen[0] == seen[1]
+    assert [one.what for one in report.steered] == ["pause", "go on", "cutover"]
+
+
+def test_asked_to_stop_it_ends_as_by_ctrl_c_and_leaves_a_job_that_has_not_noticed(tmp_path: Path) -> None:
+    stage = Timed(tmp_path, (20.0, lambda steering: steering.ask_stop()))
+    before = set(stage.ground.held(SOURCE))
+    with pytest.raises(Interrupted):
+        stage.apply(cutover="told")
+    assert stage.ground.rollback().state == "rolled-back"
+    assert stage.job.running and stage.ground.held(TARGET) == {} and not stage.ground.locks()
+    assert before <= set(stage.ground.held(SOURCE))
+
+
+def test_throttled_while_it_is_at_work_it_keeps_to_that(tmp_path: Path) -> None:
+    stage = Timed(
+        tmp_path, (5.0, lambda steering: steering.throttle(Throttle(None, 2.0))),
+        (400.0, lambda steering: steering.throttle(Throttle())), (600.0, lambda steering: steering.ask_cutover(False)),
+    )  # fmt: skip
+    report = stage.apply(cutover="told")
+    assert [(one.what, one.value) for one in report.steered] == [
+        ("throttle", "2 requests a second"), ("throttle", "as fast as it goes"), ("cutover", "ready"),
+    ]  # fmt: skip
+    rounds = report.jobs[0].rounds
+    slow = [(one, other) for one, other in pairwise(rounds) if 5.0 < one.start < 400.0]
+    assert slow and all(other.start - one.start >= one.files / 2.0 for one, other in slow)
