@@ -6,6 +6,7 @@ import time
 
 from stateshift.errors import StorageError
 from stateshift.plan import Estimate, Plan
+from stateshift.step import SubmitJob
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Facts, Rates, Survey
 
@@ -13,6 +14,7 @@ PROBE_FILES = 24
 PROBE_BYTES = 32 * 1024 * 1024
 PROBE_SECONDS = 0.5
 START_SECONDS = 20.0
+PREPARED_SECONDS = 5.0  # of a job that is up, and has only its state to load
 
 # Bytes, and requests, in a second.
 Throttle = tuple[float | None, float | None]
@@ -62,12 +64,13 @@ def estimated(
     seconds = 2 * files / rates.files_per_second + 2 * size / rates.bytes_per_second
     if plan.purpose == "move" and left_seconds is not None:
         seconds = min(seconds, left_seconds)
-    starting = START_SECONDS if plan.phase("submit") else 0.0
+    early = any(isinstance(step, SubmitJob) and step.prepared for step in plan)
+    starting = (PREPARED_SECONDS if early else START_SECONDS) if plan.phase("submit") else 0.0
     stopping = float(START_SECONDS / 2) if plan.phase("halt") and plan.purpose == "halt" else 0.0
     basis = (
         f"read at {rates.bytes_per_second / 1e6:.0f} MB/s and {rates.files_per_second:.0f} files/s"
         f"{' (throttled)' if held else '' if facts.rates else ' (assumed)'}, writes assumed as fast"
-        + (f", {START_SECONDS:.0f} s assumed for the job's start" if starting else "")
+        + (f", {starting:.0f} s assumed for the job's start" if starting else "")
     )
     total = round(seconds + starting + stopping, 2)
     return Estimate(total, 0.0 if plan.purpose in ("start", "warm") else total, basis)

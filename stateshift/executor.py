@@ -26,7 +26,7 @@ from stateshift.journal import (
     StepStarted,
     StepUndone,
 )
-from stateshift.plan import PHASES, Plan
+from stateshift.plan import PHASES, PhaseName, Plan
 from stateshift.step import (
     AnyStep,
     BringFiles,
@@ -62,11 +62,16 @@ def execute(number: int, plan: Plan, world: World, journal: Journal, fleet: Flee
 
 
 def execute_together(
-    plans: Sequence[tuple[int, Plan]], world: World, journal: Journal, fleet: Fleet | None = None
+    plans: Sequence[tuple[int, Plan]],
+    world: World,
+    journal: Journal,
+    fleet: Fleet | None = None,
+    phases: Sequence[PhaseName] = PHASES,
 ) -> None:
     """Carry out plans by number, as one: a barrier stands between the phases of all of them, so that none is published
-    before every one of them is compared. An ordered phase is ordered within each plan."""
-    for name in PHASES:
+    before every one of them is compared. An ordered phase is ordered within each plan. With fewer `phases`, only these:
+    the plans are then not finished."""
+    for name in phases:
         parts = [part for number, plan in plans for part in _pending(number, plan, name, journal)]
         if not parts:
             continue
@@ -76,7 +81,7 @@ def execute_together(
         for part in parts:
             if not part.ordered:
                 _tidy(part.number, part.plan, part.steps, world, journal)
-    for number, _ in plans:
+    for number, _ in plans if phases is PHASES else ():
         if journal.progress.plans[number].finished_at is None:
             journal.append(PlanFinished(world.clock.now(), number))
 

@@ -156,7 +156,8 @@ class Run:
     def _moves_warm(self, job: JobSpec) -> bool:
         """Whether it is still to be followed while it runs: it was not stopped yet, or has been started again."""
         plans = [plan for plan in self.journal.progress.plans_of((job.name,)) if plan.purpose not in WHILE_IT_RUNS]
-        return self.proposed(job, "warm") is not None and not (plans and plans[-1].steps and not plans[-1].undone)
+        steps = plans[-1].steps.values() if plans and not plans[-1].undone else ()
+        return self.proposed(job, "warm") is not None and all(step.phase == "prepare" for step in steps)
 
     def _done(self, job: JobSpec) -> bool:
         last = next(reversed(self.journal.progress.plans_of((job.name,))), None)
@@ -165,20 +166,26 @@ class Run:
 
     def _halt(self, wave: list[JobSpec]) -> frozenset[str]:
         """Carry out the halt plans, where there are some; the jobs that they stopped."""
-        halts: dict[str, tuple[int, Plan]] = {}
-        for job in wave:
-            adopted = self._adopted(job, "halt")
-            if adopted is not None and self._was_prepared_and_undone(adopted[0]):
-                adopted = None
-            if adopted is None and self._adopted(job, "move", "start") is None:
-                proposed = self.proposed(job, "halt")
-                if proposed is not None:
-                    self.same_facts(job, proposed)
-                    adopted = self.adopt(_attempted(proposed, self._attempt(job)))
-            if adopted is not None:
-                halts[job.name] = adopted
+        halts = {job.name: halt for job in wave if (halt := self._halt_of(job)) is not None}
         executor.execute_together(list(halts.values()), self.world, self.journal, self.doors.fleet)
         return frozenset(halts)
+
+    def prepare(self, jobs: list[JobSpec]) -> bool:
+        """What of the halt plans can be done while the jobs run; whether anything was."""
+        early = [halt for job in jobs if (halt := self._halt_of(job)) is not None and halt[1].phase("prepare")]
+        executor.execute_together(early, self.world, self.journal, self.doors.fleet, ("prepare",))
+        return bool(early)
+
+    def _halt_of(self, job: JobSpec) -> tuple[int, Plan] | None:
+        """The plan that stops the job, where there is one."""
+        adopted = self._adopted(job, "halt")
+        if adopted is not None and not self._was_prepared_and_undone(adopted[0]):
+            return adopted
+        proposed = self.proposed(job, "halt")
+        if proposed is None or self._adopted(job, "move", "start") is not None:
+            return None
+        self.same_facts(job, proposed)
+        return self.adopt(_attempted(proposed, self._attempt(job)))
 
     def _fresh(self, job: JobSpec, halts: frozenset[str], wave: list[JobSpec]) -> Plan:
         """The move plan of what is there now, if that is still what the proposal was made from. Else no job of the wave

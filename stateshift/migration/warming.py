@@ -48,11 +48,18 @@ class Seen:
     runs: bool
     facts: Facts
 
+    @property
+    def runs_at(self) -> list[tuple[str, int | None]]:
+        """The last batch of each of its queries."""
+        return [(image.path, image.epoch) for image in self.facts.source.images]
+
 
 class Warming:
     def __init__(self, run: Run, jobs: Sequence[JobSpec]) -> None:
         self.run, self.jobs = run, list(jobs)
         self.seen: dict[str, list[Seen]] = {}
+        self._prepared = False
+        self._kept: dict[str, list[tuple[str, int | None]]] = {}
         self._brought_at = run.doors.clock.now()
 
     def until_cutover(self) -> None:
@@ -60,11 +67,20 @@ class Warming:
         helm = self.run.helm
         helm.may_pause = True
         try:
-            while not self._may_cut_over(seen := self._look()):
-                self._go_on(seen)
+            while True:
+                seen = self._look()
+                if not self._may_cut_over(seen):
+                    self._go_on(seen)
+                elif self._prepared or not self._prepare():
+                    break
         finally:
             helm.may_pause = False
         helm.steering.heeded("cutover")
+
+    def _prepare(self) -> bool:
+        """What takes its time and can be done while the jobs run; they write on meanwhile, and are looked at again."""
+        self._prepared = True
+        return self.run.prepare(self.jobs)
 
     # -- look
 
@@ -188,9 +204,7 @@ class Warming:
 
     def _is_news(self, one: Seen) -> bool:
         """Whether an image that can be started from is wanted, and this is a later one than what is there."""
-        plans = [p for p in self.run.journal.progress.plans_of((one.job.name,)) if p.purpose == "standby"]
-        there = next((self.run.plan_of(p).epoch for p in reversed(plans) if p.finished_at is not None), None)
-        return one.job.cutover == NEVER and one.plan.epoch is not None and one.plan.epoch != there
+        return one.job.cutover == NEVER and one.runs_at != self._kept.get(one.job.name)
 
     def _keep(self, one: Seen) -> None:
         """Make what rounds have brought an image. What the job has tidied away by now, the next round looks for."""
@@ -198,9 +212,10 @@ class Warming:
         try:
             executor.execute_together([self.run.adopt(plan)], self.run.world, self.run.journal, self.run.doors.fleet)
         except (MissingFile, StalePlan) as error:
-            self.run.say(f"{one.job.name}: epoch {plan.epoch} was not kept ({error.fact})")
+            self.run.say(f"{one.job.name}: {_at(plan)} was not kept ({error.fact})")
         else:
-            self.run.say(f"{one.job.name}: can be started from epoch {plan.epoch} at {one.job.destination}")
+            self._kept[one.job.name] = one.runs_at
+            self.run.say(f"{one.job.name}: can be started from {_at(plan)} at {one.job.destination}")
 
     def _is_worth_it(self, one: Seen) -> bool:
         """Not every batch of a job that waits to be stopped is worth a round of its own."""
@@ -212,7 +227,7 @@ class Warming:
 
     def _say_round(self, one: Seen, plan: Plan, missed: int) -> None:
         gone = f" ({missed} of them were gone or rewritten by then)" if missed else ""
-        self.run.say(f"{one.job.name}: round {one.left.round + 1} has brought what epoch {plan.epoch} needs{gone}")
+        self.run.say(f"{one.job.name}: round {one.left.round + 1} has brought {_at(plan)}{gone}")
 
     def _wait(self, seen: list[Seen]) -> None:
         clock, waits = self.run.doors.clock, self._waits_for(seen)
@@ -239,6 +254,11 @@ def _speed(one: PlanProgress) -> tuple[float, float] | None:
         return None
     seconds = max(max(s.at + s.seconds for s in done) - min(s.at for s in done), 1e-3)
     return sum(s.bytes for s in done) / seconds, sum(s.files for s in done) / seconds
+
+
+def _at(plan: Plan) -> str:
+    """A workflow's queries have an epoch each."""
+    return "each query's last epoch" if plan.epoch is None else f"epoch {plan.epoch}"
 
 
 def _rate(bytes_per_second: float | None) -> str:
