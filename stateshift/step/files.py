@@ -65,7 +65,7 @@ class CopyFiles:
             world.meter.done(1, item.size)
             return written
 
-        written = each(world, self.items, copy, source, target)
+        written = each(world, self.items, copy, source, target, size=lambda item: item.size)
         target.sync()
         return {"files": [list(file) for file in written]}
 
