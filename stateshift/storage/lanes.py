@@ -4,24 +4,26 @@
     Lane     one storage's width, shared by all threads of a run that use it; who has to wait sleeps
 
 A width begins with a quarter of what the storage's traits allow at most and doubles while that brings more. From then
-on each round adds a little, and one that brought clearly less takes a quarter away: of one more at once nothing is lost
-until a core, a disk or a service is busy, and then there is a loss to see. A service that says it is too much (429,
-503) halves the width at once.
+on each round adds a little, and one in which each took clearly longer than it need takes a quarter away. How long each
+took (as many as are at work, by what they bring a second) is held against the shortest there was, and not the rate
+against the best: a smaller width brings less because it is smaller, and a service that stalls for a moment would be
+left with a width of one, forever. A service that says it is too much (429, 503) halves the width at once.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Final
 
 MORE: Final = 1.1  # a doubling has to bring this much to be followed by another
-LESS: Final = 0.75  # of the best there was: clearly less, and not a machine's mood
-FORGETTING: Final = 0.1  # of the best, with each round that brings clearly less: services change
+LONGER: Final = 2.0  # than need be: clearly, and not a machine's mood
+FORGETTING: Final = 1.25  # of how long one need take, with each time that it took longer: services change
 STEPS: Final = 16  # from nothing to the most, by additions
 
 ROUND_SECONDS: Final = 0.1
-ROUND_FILES: Final = 16
+ROUND_FILES: Final = 8
 FILE_BYTES: Final = 256 * 1024  # moving so many takes as long as a file of its own
 
 
@@ -32,25 +34,28 @@ class Width:
         assert most >= 1
         self.most = most
         self.now = max(1, most // 4)
-        self._best = 0.0
+        self._rate = 0.0
+        self._seconds = math.inf  # that one need take
         self._doubling = True
 
     def measured(self, rate: float) -> None:
         """A round has ended that moved so much a second."""
+        seconds = self.now / rate
         if self._doubling:
-            self._doubling = rate > self._best * MORE
+            self._doubling = rate > self._rate * MORE
             self._set(self.now * 2 if self._doubling else self.now)
-        elif rate < self._best * LESS:
+            self._rate = rate
+        elif seconds > self._seconds * LONGER:
             self._set(self.now * 3 // 4)
-            self._best *= 1 - FORGETTING
+            self._seconds *= FORGETTING
         else:
             self._set(self.now + max(1, self.most // STEPS))
-        self._best = max(self._best, rate)
+        self._seconds = min(self._seconds, seconds)
 
     def pushed_back(self) -> None:
         """The service has said that it is too much."""
         self._set(self.now // 2)
-        self._best, self._doubling = 0.0, False  # what was best before was too much
+        self._doubling = False
 
     def _set(self, width: int) -> None:
         self.now = min(self.most, max(1, width))

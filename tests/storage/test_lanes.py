@@ -40,11 +40,11 @@ def test_it_begins_with_a_quarter_and_never_with_none() -> None:
         ((100, 190, 300), 64),  # never beyond the most
         ((100, 105), 32),  # a doubling that brings nothing is the last one
         ((100, 105, 100), 36),  # from then on by additions
-        ((100, 105, 100, 100), 40),
-        ((100, 105, 60), 24),  # clearly less: a quarter off
-        ((100, 105, 60, 58), 18),  # and again while it is
-        ((100, 105, 60, 58, 55, 65), 17),  # until the better times are forgotten
-        ((100, 105, 80), 36),  # a machine's mood
+        ((100, 105, 100, 100), 27),  # until each takes more than twice as long as it need
+        ((100, 105, 40), 24),  # each takes clearly longer: a quarter off
+        ((100, 105, 40, 40), 18),  # and again while it does
+        ((100, 105, 40, 40, 100), 22),  # until it does not
+        ((100, 150, 150, 130), 64),  # a machine's mood
     ],
 )
 def test_it_doubles_while_that_brings_more_then_adds_and_takes_a_quarter_off_for_less(
@@ -85,6 +85,28 @@ def test_where_many_hinder_each_other_it_stays_near_what_brings_most(seed: int) 
     seen = simulated(lambda width: width if width <= best else best * (best / width) ** 2, 400, seed)
     middle = sum(seen[50:]) / len(seen[50:])
     assert best / 2 <= middle <= best * 2
+
+
+@pytest.mark.parametrize("stalled", [1, 5, 20, 100])
+def test_a_service_that_stalls_for_a_while_is_used_as_before_when_it_is_well_again(stalled: int) -> None:
+    width = Width(MOST)
+    for _ in range(20):
+        width.measured(2.0 * width.now)
+    assert width.now == MOST
+    for _ in range(stalled):
+        width.measured(0.1 * width.now)
+    for _ in range(2 * 16):
+        width.measured(2.0 * width.now)
+    assert width.now == MOST
+
+
+def test_a_service_that_is_slower_from_now_on_is_not_asked_by_one_alone() -> None:
+    width = Width(MOST)
+    for _ in range(20):
+        width.measured(2.0 * width.now)
+    for _ in range(40):
+        width.measured(0.1 * width.now)
+    assert width.now == MOST
 
 
 class Service:

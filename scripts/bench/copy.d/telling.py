@@ -25,8 +25,10 @@ Every = Sequence[Any]
 def as_table(every: Every, left_out: Mapping[str, str], results: Path, python: str) -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     told = (
-        f"`./scripts/bench/copy` on {os.cpu_count()} cores and {memory:.0f} GB, Linux, Python {python}; "
-        "source, target, both HDFS (Hadoop 3.4) and S3 (SeaweedFS) all on this machine, which nothing was told to leave alone: `load` "
+        f"`./scripts/bench/copy` on {os.cpu_count()} cores and {memory:.0f} GB, Linux, Python "
+        f"{python}; "
+        "source, target, both HDFS (Hadoop 3.4) and S3 (SeaweedFS) all on this machine, which nothing was told to "
+        "leave alone: `load` "
         "is what was going on when a measurement began, the most of a way's rounds. Medians of the rounds, and (least "
         "/ most), without each way's start. *needed* and *compacted* are from the begin of the copy to the end of "
         "publish; *compared* is that with the comparison of both sides, *read back* with every digest asked of the "
