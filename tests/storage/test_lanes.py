@@ -44,7 +44,7 @@ def test_it_begins_with_a_quarter_and_never_with_none() -> None:
         ((100, 105, 40), 24),  # each takes clearly longer: a quarter off
         ((100, 105, 40, 40), 18),  # and again while it does
         ((100, 105, 40, 40, 100), 22),  # until it does not
-        ((100, 150, 150, 130), 64),  # a machine's mood
+        ((100, 190, 300, 210), 64),  # a machine's mood
     ],
 )
 def test_it_doubles_while_that_brings_more_then_adds_and_takes_a_quarter_off_for_less(
