@@ -1,6 +1,6 @@
 """How fast files are copied: ours beside cp, rclone, distcp, `hadoop fs -cp`, `aws s3 sync` and s5cmd.
 
-    python copying.py [--rounds 5] [--routes NAME,...] [--sets NAME,...] [--ways NAME,...] [--tag NAME]
+    python copying.py [--rounds 5] [--routes NAME,...] [--sets NAME,...] [--ways NAME;...] [--tag NAME]
 
 Rounds of all ways one after the other, A B C A B C, each to a target that is not there. Every way's start is measured
 once on a folder with one small file and taken off; ours is measured from its first request on. Slow ones (SLOW) are
@@ -64,11 +64,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--routes", default=",".join(ROUTES))
     parser.add_argument("--sets", default=",".join(SETS))
-    parser.add_argument("--ways", default="", help="only these")
+    parser.add_argument("--ways", default="", help="only these, with ; between")
     parser.add_argument("--tag", default=time.strftime("%Y-%m-%d"), help="the name of this run")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through every `finally`: servers are stopped
-    directory, only = bench_directory(), [word for word in options.ways.split(",") if word]
+    directory, only = bench_directory(), [word for word in options.ways.split(";") if word]
     with ground(directory, options.routes.split(",")) as here:
         for route in options.routes.split(","):
             for name in options.sets.split(","):
