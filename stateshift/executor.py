@@ -52,6 +52,9 @@ LARGE_BYTES = 16 * 1024 * 1024
 # What steps may hold together of which more run at once than `world.parallel`.
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 
+# More of them at once wait for a storage no faster: of the files of each, one is read at a time.
+WAITING_STEPS_MAX = 64
+
 # More threads than this wait for a fleet's answers no faster.
 THREADS_MAX = 512
 
@@ -175,7 +178,8 @@ class _Phase:
         step = unit.steps[0]
         if unit.ordered or not isinstance(step, TransformShard):
             return self.world.parallel
-        return max(self.world.parallel, self.world.storage(step.target).traits.at_once)
+        at_once = self.world.storage(step.target).traits.at_once
+        return max(self.world.parallel, min(at_once, WAITING_STEPS_MAX))
 
     def _is_large(self, unit: _Unit) -> bool:
         here = self.fleet is None or not _is_taken(unit, self.fleet)

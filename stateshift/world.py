@@ -8,6 +8,7 @@
     clock               time, so that tests need not wait
     meter               told of every file done, for whoever watches
     pace                how fast all storages together may be used, where that is bounded
+    found               what places held when this process first looked, so that files need not be asked for one by one
     run                 the run's name: tags and fences carry it, so a second attempt knows the first
     stop                set once somebody asked to stop
     look                heeds what else is asked of the run while it is at work; returns when it may go on
@@ -94,6 +95,24 @@ class Unwatched:
     def say(self, line: str) -> None: ...
 
 
+class Listings:
+    """What places held when they were first asked about here, by one listing each. A file that was not there then is
+    written without another question: had somebody put one there since, it is replaced, as it would be with one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._paths: dict[str, frozenset[str]] = {}
+
+    def may_hold(self, storage: Storage, path: str, worthwhile: bool) -> bool:
+        """False where the file was not there. Where nobody has looked yet and it is not `worthwhile` to look at all of
+        the place for it, it may be."""
+        with self._lock:
+            found = self._paths.get(storage.location)
+            if found is None and worthwhile:
+                found = self._paths[storage.location] = frozenset(file.path for file in storage.list())
+        return found is None or path in found
+
+
 @dataclass(frozen=True)
 class World:
     storage: Callable[[str], Storage]
@@ -109,6 +128,7 @@ class World:
     fence: Callable[[str], str | None] = lambda location: None
     pace: Limits | None = None
     look: Callable[[], None] = lambda: None
+    found: Listings | None = field(default_factory=Listings)
 
     def check_interrupted(self) -> None:
         """Steps call this between two writes: Ctrl-C finishes the current one and no more."""

@@ -71,6 +71,7 @@ def open_world(order: Order) -> World:
         run=order["run"],
         parallel=1,
         pace=pace,
+        found=None,  # it lives for one step, which is not worth a look at the whole place
     )
 
 

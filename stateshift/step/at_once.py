@@ -1,8 +1,9 @@
 """The items of one step, several at once where each of them waits for a network.
 
-What a storage says of itself decides (`Traits.at_once`): on a disk one after the other is as fast. Results come in the
-items' order. After the first failure no more are begun, those that run may finish, and it is raised: the step's repeat
-finds what they left. So does an interruption end it.
+How many, the storages say: on a disk one after the other is as fast. A storage with a lane (`storage.lanes`) is used by
+all steps of a run together for as many as was found to be worth it, one without for `Traits.at_once` in each step.
+Results come in the items' order. After the first failure no more are begun, those that run may finish, and it is
+raised: the step's repeat finds what they left. So does an interruption end it.
 """
 
 from __future__ import annotations
@@ -10,34 +11,61 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from contextvars import copy_context
 from typing import TypeVar
 
-from stateshift.storage.protocol import Storage
+from stateshift.storage.protocol import Lane, Storage
 from stateshift.world import World
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def each(world: World, items: Sequence[T], do: Callable[[T], R], *storages: Storage) -> list[R]:
-    """`do` of every item, in the items' order."""
+def each(
+    world: World, items: Sequence[T], do: Callable[[T], R], *storages: Storage, size: Callable[[T], int] = lambda _: 0
+) -> list[R]:
+    """`do` of every item, in the items' order; `size` is how many bytes one moves, where that is known."""
     at_once = min(len(items), max(storage.traits.at_once for storage in storages))
-    failed = threading.Event()
-
-    def one(item: T) -> R:
-        world.check_interrupted()
-        return do(item)
+    if at_once <= 1:
+        return [_one(world, item, do) for item in items]
+    lanes, failed = _lanes(storages), threading.Event()
 
     def one_of_many(item: T) -> list[R]:
+        moved = None
         try:
-            return [] if failed.is_set() else [one(item)]
+            if failed.is_set():
+                return []
+            done = [_one(world, item, do)]
+            moved = size(item)
+            return done
         except BaseException:
             failed.set()
             raise
+        finally:
+            for lane in lanes:
+                lane.leave(moved)
 
-    if at_once <= 1:
-        return [one(item) for item in items]
     with ThreadPoolExecutor(at_once, thread_name_prefix="item") as threads:
-        futures = [threads.submit(copy_context().run, one_of_many, item) for item in items]
+        futures = []
+        for item in items:
+            with ExitStack() as entered:
+                for lane in lanes:
+                    lane.enter()
+                    entered.callback(lane.leave, None)
+                if failed.is_set():
+                    break
+                futures.append(threads.submit(copy_context().run, one_of_many, item))
+                entered.pop_all()
     return [result for future in futures for result in future.result()]
+
+
+def _one(world: World, item: T, do: Callable[[T], R]) -> R:
+    world.check_interrupted()
+    return do(item)
+
+
+def _lanes(storages: Sequence[Storage]) -> list[Lane]:
+    """Each once, and always in one order: steps that wait for two do not wait for each other."""
+    lanes = {storage.location: storage.traits.lane for storage in storages}
+    return [lane for _, lane in sorted(lanes.items()) if lane is not None]

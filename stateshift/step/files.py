@@ -20,6 +20,9 @@ from stateshift.storage.protocol import Content, Input, Storage
 from stateshift.survey import FileInfo
 from stateshift.world import World
 
+# From so many on a step's target is listed once, for all steps, instead of asked for each file.
+LISTED_FILES = 16
+
 
 class Rename(NamedTuple):
     """One file on its way from one path to another, both below the same location."""
@@ -57,11 +60,12 @@ class CopyFiles:
         source, target = world.storage(self.source), world.storage(self.target)
 
         def copy(item: FileInfo) -> FileEvidence:
-            written = _copy(source, target, item, self.keep_times, self.whole)
+            new = not _may_hold(world, target, item.path, len(self.items))
+            written = _copy(source, target, item, self.keep_times, self.whole, new)
             world.meter.done(1, item.size)
             return written
 
-        written = each(world, self.items, copy, source, target)
+        written = each(world, self.items, copy, source, target, size=lambda item: item.size)
         target.sync()
         return {"files": [list(file) for file in written]}
 
@@ -227,7 +231,8 @@ class TransformShard:
         written = []
         for path, content in zip(self.outputs, contents, strict=True):
             world.check_interrupted()  # one after the other: each holds a piece of the state
-            written.append(settle(target, path, content, None, self.whole))
+            new = not _may_hold(world, target, path, 0)
+            written.append(settle(target, path, content, None, self.whole, new))
         target.sync()
         world.meter.done(self.files, self.bytes)
         return {"files": [list(file) for file in written]}
@@ -248,9 +253,15 @@ def digest_of(content: Iterator[bytes]) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def _copy(source: Storage, target: Storage, item: FileInfo, keep_times: bool, whole: bool) -> FileEvidence:
+def _may_hold(world: World, target: Storage, path: str, files: int) -> bool:
+    return world.found is None or world.found.may_hold(target, path, worthwhile=files >= LISTED_FILES)
+
+
+def _copy(
+    source: Storage, target: Storage, item: FileInfo, keep_times: bool, whole: bool, new: bool
+) -> FileEvidence:
     modified = item.modified if keep_times and item.modified else None
-    written = settle(target, item.path, reading(source, item), modified, whole)
+    written = settle(target, item.path, reading(source, item), modified, whole, new)
     if written.size != item.size:
         target.remove(item.path)
         raise StalePlan(
@@ -276,10 +287,11 @@ def reading(source: Storage, item: FileInfo) -> Input:
 
 
 def settle(
-    target: Storage, path: str, content: Content, modified: float | None, whole: bool = False
+    target: Storage, path: str, content: Content, modified: float | None, whole: bool = False, new: bool = False
 ) -> FileEvidence:
-    """Make `path` hold `content`: by leaving it alone where it does already, else by writing it."""
-    there = target.stat(path)
+    """Make `path` hold `content`: by leaving it alone where it does already, else by writing it. A `new` one is not
+    looked for: it was not there when the place was listed."""
+    there = None if new else target.stat(path)
     if there is not None:
         size, digest = digest_of(content())
         if size == there.size and digest_of(target.chunks(path)) == (size, digest):

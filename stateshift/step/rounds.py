@@ -59,7 +59,8 @@ class BringFiles:
             world.meter.done(1, item.size)
             return brought
 
-        found = [one for one in each(world, self.items, bring, source, target) if one is not None]
+        each_one = each(world, self.items, bring, source, target, size=lambda item: item.size)
+        found = [one for one in each_one if one is not None]
         target.sync()
         stamps = {file.path: stamp for file, stamp in found}
         return {"files": [list(file) for file, _ in found], "stamps": stamps, "missed": len(self.items) - len(found)}

@@ -28,7 +28,7 @@ _NEEDED: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
             # One request at a time for a file: several are read at once by several threads, and s3fs need not ask
             # for a file's size before it reads it.
             "max_concurrency": 1,
-            "config_kwargs": {"retries": {"total_max_attempts": 1}, "max_pool_connections": 32},
+            "config_kwargs": {"retries": {"total_max_attempts": 1}, "max_pool_connections": 64},
         }
     }
 )

@@ -38,8 +38,8 @@ class Way:
 
 
 _CAREFUL: Final = Way()
-_AZURE: Final = Way(whole=True, directories="none", exclusive="overwrite", durable=True, at_once=16)
-_OBJECTS: Final = Way(whole=True, directories="none", exclusive="mode", durable=True, at_once=16)
+_AZURE: Final = Way(whole=True, directories="none", exclusive="overwrite", durable=True, at_once=64)
+_OBJECTS: Final = Way(whole=True, directories="none", exclusive="mode", durable=True, at_once=64)
 
 _WAYS: Final[Mapping[str, Way]] = MappingProxyType(
     {

@@ -86,26 +86,57 @@ class LocalStorage:
             return file.read()
 
     def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        with self._open(path) as file:
-            with self._telling(path):
-                file.seek(offset)
+        """By calls that read no further than the file was long when it was opened, but for one byte: most files are
+        small, and one call shows that they have ended."""
+        telling = self._telling(path)
+        with telling:
+            try:
+                descriptor = os.open(self._full(path), os.O_RDONLY | os.O_CLOEXEC)
+            except NotADirectoryError as error:
+                raise failures.missing(self._location, path) from error
+        try:
+            with telling:
+                found = os.fstat(descriptor)
+                if modes.S_ISDIR(found.st_mode):
+                    raise failures.missing(self._location, path)
+                if offset:
+                    os.lseek(descriptor, offset, os.SEEK_SET)
+            left = found.st_size - offset + 1
             while True:
-                with self._telling(path):
-                    chunk = file.read(CHUNK)
-                if not chunk:
+                asked = min(CHUNK, left) if left > 0 else CHUNK
+                with telling:
+                    chunk = os.read(descriptor, asked)
+                if chunk:
+                    yield chunk
+                left -= len(chunk)
+                if not chunk or (len(chunk) < asked and left == 1):
                     return
-                yield chunk
+        finally:
+            os.close(descriptor)
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
-        full = self._full(path)
+        full, telling = self._full(path), self._telling(path)
+        directory = os.path.dirname(full)
         with self._writing.to(full, _unlink_quietly) as temp:
-            with self._telling(path):
-                file = self._begin(temp, os.O_TRUNC)
-            size, device = self._fill(file, content, path, modified)
-            with self._telling(path):
+            with telling:
+                descriptor = self._opened(temp, os.O_TRUNC)
+            try:
+                size = 0
+                for chunk in content():
+                    with telling:
+                        calls.write(descriptor, chunk)
+                    size += len(chunk)
+                with telling:
+                    if modified is not None:
+                        os.utime(descriptor, (modified, modified))
+                    device = os.fstat(descriptor).st_dev
+            finally:
+                with telling:
+                    os.close(descriptor)
+            with telling:
                 os.replace(temp, full)
             # Not before: a sync in between would take the mark and miss the rename.
-            self._remember(device, os.path.dirname(full))
+            self._remember(device, directory)
         return size
 
     def create(self, path: str, content: bytes) -> None:
@@ -196,12 +227,8 @@ class LocalStorage:
         locations.check_path(path)
         return os.path.join(self._root, path) if path else self._root
 
-    @contextlib.contextmanager
-    def _telling(self, path: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise failures.from_os(error, self._location, path) from error
+    def _telling(self, path: str) -> _Telling:
+        return _Telling(self._location, path)
 
     def _open(self, path: str) -> BinaryIO:
         try:
@@ -223,36 +250,16 @@ class LocalStorage:
             os.unlink(temp)
 
     def _begin(self, temp: str, flag: int) -> BinaryIO:
+        return os.fdopen(self._opened(temp, flag), "wb")
+
+    def _opened(self, temp: str, flag: int) -> int:
         """Open a temporary file for writing, in a directory that is made where it is not there."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | flag
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flag
         try:
-            descriptor = os.open(temp, flags, 0o666)
+            return os.open(temp, flags, 0o666)
         except FileNotFoundError:
             self._make_directories(os.path.dirname(temp))
-            descriptor = os.open(temp, flags, 0o666)
-        return os.fdopen(descriptor, "wb")
-
-    def _fill(self, file: BinaryIO, content: Content, path: str, modified: float | None) -> tuple[int, int]:
-        """Write the content; its size, and the device it is on. What goes wrong in making it is not ours to
-        translate."""
-        size = 0
-        try:
-            for chunk in content():
-                with self._telling(path):
-                    file.write(chunk)
-                size += len(chunk)
-            with self._telling(path):
-                file.flush()
-                if modified is not None:
-                    os.utime(file.fileno(), (modified, modified))
-                device = os.fstat(file.fileno()).st_dev
-        except BaseException:
-            with contextlib.suppress(OSError):
-                file.close()
-            raise
-        with self._telling(path):
-            file.close()
-        return size, device
+            return os.open(temp, flags, 0o666)
 
     def _remember(self, device: int, directory: str) -> None:
         with self._lock:
@@ -292,6 +299,22 @@ class LocalStorage:
         """syncfs through any directory that is still there: ours may have been removed since."""
         with self._telling(""):
             calls.sync_file_system(_nearest(directory))
+
+
+class _Telling:
+    """What the system says went wrong, in our words. A class: a generator would take longer than some of the calls."""
+
+    __slots__ = ("_location", "_path")
+
+    def __init__(self, location: str, path: str) -> None:
+        self._location, self._path = location, path
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise failures.from_os(error, self._location, self._path) from error
 
 
 def _nearest(directory: str) -> str:

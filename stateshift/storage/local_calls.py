@@ -33,6 +33,13 @@ def sync_file_system(directory: str) -> None:
         os.close(descriptor)
 
 
+def write(descriptor: int, content: bytes) -> None:
+    """All of it: one call writes no more than 2 GiB, and less where it is interrupted."""
+    written = os.write(descriptor, content)
+    while written < len(content):
+        written += os.write(descriptor, memoryview(content)[written:])
+
+
 def flush(file: BinaryIO) -> None:
     """What was written to the file is durable; its name is not."""
     file.flush()

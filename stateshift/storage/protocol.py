@@ -27,7 +27,7 @@ every member keeps, and the contract suite checks:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from stateshift.survey import FileInfo, Owned, Room
@@ -44,6 +44,18 @@ class Input(Protocol):
     def __call__(self, offset: int = 0) -> Iterator[bytes]: ...
 
 
+class Lane(Protocol):
+    """How many files at once a storage is used for at the moment, by all who use it together."""
+
+    def enter(self) -> None:
+        """Wait until one more may be at work."""
+        ...
+
+    def leave(self, size: int | None) -> None:
+        """One is done, with a file of this size; None where it failed."""
+        ...
+
+
 @dataclass(frozen=True)
 class Traits:
     """What a storage can do beyond the protocol's promises; planners ask before they count on it."""
@@ -53,7 +65,8 @@ class Traits:
     exclusive: bool = True  # `create` is really exclusive between processes
     durable: bool = True  # `sync` is really durable
     owners: bool = False  # files and directories have an owner, a group and permissions
-    at_once: int = 1  # how many files are worth reading or writing at once: many where each waits for a network
+    at_once: int = 1  # how many files are worth reading or writing at once at most: many where each waits for a network
+    lane: Lane | None = field(default=None, compare=False)  # how many are worth it now; None where nobody measures
 
 
 class Storage(Protocol):

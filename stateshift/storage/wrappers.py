@@ -11,9 +11,11 @@ from __future__ import annotations
 import random as randoms
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
+from stateshift.storage.lanes import Lane
 from stateshift.storage.protocol import Content, Storage, Traits
 from stateshift.survey import FileInfo, Owned, Room
 
@@ -38,6 +40,8 @@ class Retrying:
     An answer can be lost after its effect has happened. So a repeated `create` that finds the path taken by
     exactly our content takes it for its own: what is created exclusively has to say whose it is. A repeated
     `move` whose source is gone and whose target is there has happened.
+
+    What fails so is also a sign that fewer at once would be better: the storage's lane is told.
     """
 
     def __init__(
@@ -56,6 +60,9 @@ class Retrying:
         self._attempts_max = attempts_max
         self._seconds_first = seconds_first
         self._seconds_max = seconds_max
+        traits = storage.traits
+        self._lane = Lane(traits.at_once, clock.now) if traits.at_once > 1 else None
+        self._traits = replace(traits, lane=self._lane)
 
     @property
     def location(self) -> str:
@@ -63,7 +70,7 @@ class Retrying:
 
     @property
     def traits(self) -> Traits:
-        return self._storage.traits
+        return self._traits
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         # Whole or not at all: half of one listing and half of another are no listing.
@@ -158,6 +165,8 @@ class Retrying:
                 location=error.location,
                 hint=error.hint or "stateshift resume WORKDIR",
             ) from error
+        if self._lane is not None:
+            self._lane.pushed_back()
         bound = min(self._seconds_max, self._seconds_first * 2.0 ** (attempt - 1))
         self._clock.sleep(self._random.uniform(0, bound))
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
 from stateshift.errors import Interrupted, MissingFile
 from stateshift.step import CopyFiles
 from stateshift.step.at_once import each
-from stateshift.storage.memory import MemoryDisk
+from stateshift.storage.memory import MemoryDisk, MemoryStorage
 from stateshift.storage.temporaries import apart, temporary
 from stateshift.survey import FileInfo
+from stateshift.world import World
 from tests.support.steps import SOURCE, TARGET, Stage
 
 AT_ONCE = 8
@@ -108,3 +111,57 @@ def test_what_was_changed_since_is_found_and_left_by_an_undo(stage: Stage) -> No
     assert [found.place for found in COPY.holds(stage.world, evidence)] == [COPY.items[3].path, COPY.items[5].path]
     assert len(COPY.undo(stage.world, evidence)) == 1
     assert list(stage.disk.snapshot(TARGET)) == [COPY.items[3].path]
+
+
+class Asked(MemoryStorage):
+    """Remembers what it was asked about files and places."""
+
+    asked: ClassVar[list[str]] = []
+
+    def stat(self, path: str) -> FileInfo | None:
+        self.asked.append(f"stat {path}")
+        return super().stat(path)
+
+    def list(self, under: str = "") -> Iterator[FileInfo]:
+        self.asked.append(f"list {self.location}")
+        return super().list(under)
+
+
+def asked_by(world: World, stage: Stage, *steps: CopyFiles) -> list[str]:
+    opened: dict[str, Asked] = {}
+    Asked.asked.clear()
+    world = replace(world, storage=lambda location: opened.setdefault(location, Asked(stage.disk, location)))
+    for step in steps:
+        step.run(world)
+    return list(Asked.asked)
+
+
+def test_a_target_is_listed_once_and_no_file_is_asked_for_that_was_not_there(stage: Stage) -> None:
+    halves = replace(COPY, items=COPY.items[:50]), replace(COPY, items=COPY.items[50:])
+    assert asked_by(stage.world, stage, *halves) == [f"list {TARGET}"]
+    assert stage.disk.snapshot(TARGET) == FILES
+
+
+def test_what_an_earlier_attempt_wrote_is_asked_for_and_recognised_by_digest_alone(stage: Stage) -> None:
+    whole, torn = COPY.items[3], COPY.items[5]
+    stage.disk.open(TARGET).write(whole.path, lambda: iter((FILES[whole.path],)))
+    stage.disk.open(TARGET).write(torn.path, lambda: iter((b"?" * torn.size,)))
+    before = stage.disk.writes
+    asked = sorted(asked_by(stage.world, stage, COPY))
+    assert asked == sorted([f"list {TARGET}", f"stat {whole.path}", f"stat {torn.path}"])
+    assert stage.disk.snapshot(TARGET) == FILES
+    assert stage.disk.writes - before == len(FILES) - 1
+
+
+def test_what_somebody_put_there_since_the_listing_is_replaced_as_it_would_be_after_a_look(stage: Stage) -> None:
+    world = stage.world
+    assert not world.found.may_hold(world.storage(TARGET), COPY.items[7].path, worthwhile=True)  # type: ignore[union-attr]
+    stage.disk.open(TARGET).write(COPY.items[7].path, lambda: iter((b"other",)))
+    COPY.run(world)
+    assert stage.disk.snapshot(TARGET) == FILES
+
+
+def test_for_a_few_files_no_whole_place_is_listed(stage: Stage) -> None:
+    few = replace(COPY, items=COPY.items[:2])
+    assert asked_by(stage.world, stage, few) == [f"stat {item.path}" for item in few.items]
+    assert len(asked_by(replace(stage.world, found=None), stage, COPY)) == len(FILES)

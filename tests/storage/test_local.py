@@ -18,6 +18,7 @@ import pytest
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
 from stateshift.storage import failures
 from stateshift.storage.local import LocalStorage
+from stateshift.storage.protocol import CHUNK
 from stateshift.storage.temporaries import is_temporary, temporary
 
 ROOT = str(Path(__file__).resolve().parents[2])
@@ -588,3 +589,32 @@ def test_opening_takes_relative_paths_from_the_working_directory(
     assert (tmp_path / "x" / "a").read_bytes() == b"1"
     with pytest.raises(MissingFile):
         open_storage(f"file:{tmp_path}/y").read("a")
+
+
+@pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK])
+@pytest.mark.parametrize("offset", [0, 1, CHUNK, 3 * CHUNK])
+def test_a_file_is_read_to_its_end_in_pieces_that_are_not_too_large(tmp_path: Path, size: int, offset: int) -> None:
+    content = os.urandom(size)
+    (tmp_path / "a").write_bytes(content)
+    pieces = list(LocalStorage(str(tmp_path)).chunks("a", offset))
+    assert b"".join(pieces) == content[offset:]
+    assert all(0 < len(piece) <= CHUNK for piece in pieces)
+
+
+def test_a_file_that_grows_while_it_is_read_is_read_to_its_end_and_one_that_shrinks_as_well(tmp_path: Path) -> None:
+    for more, expected in ((b"more" * CHUNK, CHUNK + 9 + 4 * CHUNK), (None, CHUNK)):
+        (tmp_path / "a").write_bytes(b"x" * (CHUNK + 9))
+        chunks = LocalStorage(str(tmp_path)).chunks("a")
+        first = len(next(chunks))
+        if more is None:
+            os.truncate(tmp_path / "a", CHUNK)
+        else:
+            with open(tmp_path / "a", "ab") as file:
+                file.write(more)
+        assert first + sum(map(len, chunks)) == expected
+
+
+def test_what_is_below_a_file_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x")
+    with pytest.raises(MissingFile):
+        list(LocalStorage(str(tmp_path)).chunks("a/b"))

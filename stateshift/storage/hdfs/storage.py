@@ -27,8 +27,8 @@ from stateshift.survey import FileInfo, Owned, Room
 LISTINGS_AT_ONCE = 8
 # A file that is closed waits for its DataNode's report: the client asks the NameNode at once, mostly too early, and
 # again after 400 ms (Hadoop: dfs.client.block.write.locateFollowingBlock.initial.delay.ms) or 500 ms (hdfs-native). So
-# many at once are what decides how many small files a second are written, until a core is busy.
-FILES_AT_ONCE = 64
+# many at once are what decides how many small files a second are written, until a core is busy: hundreds.
+FILES_AT_ONCE = 256
 
 
 class HdfsStorage:

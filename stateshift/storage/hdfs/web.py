@@ -28,7 +28,7 @@ from stateshift.storage.hdfs.calls import Quota, Remaining, Status
 
 PREFIX: Final = "/webhdfs/v1"
 PIECE: Final = 1024 * 1024
-CONNECTIONS: Final = 32
+CONNECTIONS: Final = 128
 DENIED: Final = "AccessControlException"
 ROOTS_OWN: Final = 2**63 - 1
 
