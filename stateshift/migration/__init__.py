@@ -4,6 +4,11 @@
 
     doors        how the outside is reached
     proposing    everything before a run: reads only
+    working      what a run at work is made of
+    brought      what earlier rounds have brought of a job that runs, and may still be counted on
+    helm         what is asked of a run from outside, heeded; and what it tells
+    halting      jobs are stopped, or let go on
+    warming      rounds, until a job may be stopped
     running      one run at work: its waves, forward and back
     enlisting    a fleet, where one is asked for
     calls        what can be asked of a run

@@ -19,7 +19,6 @@ from stateshift.journal import (
     Journal,
     LockReleased,
     LockTaken,
-    PlanAdopted,
     PlanProgress,
     RollbackStarted,
     RunFailed,
@@ -30,20 +29,19 @@ from stateshift.journal import (
     StepUndone,
     WaveGivenUp,
 )
-from stateshift.migration.brought import Arrivals, arrivals, with_arrivals
-from stateshift.migration.doors import Doors, world_of
-from stateshift.migration.helm import Helm, Telling
-from stateshift.migration.proposing import LOOKS, SECONDS_BETWEEN_LOOKS, Proposal, decode_proposal, gather, refuse
+from stateshift.migration.doors import Doors
+from stateshift.migration.halting import Halting
+from stateshift.migration.proposing import Proposal, decode_proposal, refuse
 from stateshift.migration.refusing import Refusing
 from stateshift.migration.warming import Warming
+from stateshift.migration.working import stale
 from stateshift.plan import WHILE_IT_RUNS, Plan
 from stateshift.report import Report, summarize
 from stateshift.spec import JobSpec
 from stateshift.spec.waves import in_waves
-from stateshift.step import AwaitProgress, PrepareJob, SubmitJob
+from stateshift.step import AwaitProgress, SubmitJob
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Facts, Survey
 from stateshift.workdir import Workdir
 
 # What became of a job that has to be started once more.
@@ -63,19 +61,9 @@ def proposal_of(workdir: Workdir) -> Proposal:
         raise JournalError(where, hint=again) from error
 
 
-class Run:
-    """One run at work: what it was proposed, its journal, and the world its steps act on."""
-
+class Run(Halting):
     def __init__(self, proposal: Proposal, journal: Journal, workdir: Workdir, doors: Doors) -> None:
-        self.spec, self.proposal, self.journal, self.workdir, self.doors = (
-            proposal.spec, proposal, journal, workdir, doors,
-        )  # fmt: skip
-        clock = doors.clock
-        self.telling = Telling(doors.meter, workdir.steering, clock)
-        world = world_of(proposal.spec, journal.progress.run, workdir, replace(doors, meter=self.telling))
-        self.helm = Helm(self.telling, journal, proposal.spec, clock, world.pace, doors.stop)
-        self.world = replace(world, look=self.helm.look)
-        self._plans: dict[int, Plan] = {}
+        super().__init__(proposal, journal, workdir, doors)
         self.refusing = Refusing(proposal.spec, self.world, workdir)
 
     @classmethod
@@ -128,8 +116,8 @@ class Run:
         warm = [job for job in pending if self._moves_warm(job)]
         if warm:
             Warming(self, warm).until_cutover()
-        halted = self._halt(pending)
-        adopted = [self._adopted(job, "move", "start") or self._fresh(job, halted, pending) for job in pending]
+        halted = self.halt(pending)
+        adopted = [self.adopted(job, "move", "start") or self._fresh(job, halted, pending) for job in pending]
         plans = [self.adopt(one) if isinstance(one, Plan) else one for one in adopted]
         self._start_again(plans)
         executor.execute_together(plans, self.world, self.journal, self.doors.fleet)
@@ -164,39 +152,16 @@ class Run:
         moved = last is not None and last.purpose not in ("halt", *WHILE_IT_RUNS)
         return moved and last is not None and last.finished_at is not None and not last.undone
 
-    def _halt(self, wave: list[JobSpec]) -> frozenset[str]:
-        """Carry out the halt plans, where there are some; the jobs that they stopped."""
-        halts = {job.name: halt for job in wave if (halt := self._halt_of(job)) is not None}
-        executor.execute_together(list(halts.values()), self.world, self.journal, self.doors.fleet)
-        return frozenset(halts)
-
-    def prepare(self, jobs: list[JobSpec]) -> bool:
-        """What of the halt plans can be done while the jobs run; whether anything was."""
-        early = [halt for job in jobs if (halt := self._halt_of(job)) is not None and halt[1].phase("prepare")]
-        executor.execute_together(early, self.world, self.journal, self.doors.fleet, ("prepare",))
-        return bool(early)
-
-    def _halt_of(self, job: JobSpec) -> tuple[int, Plan] | None:
-        """The plan that stops the job, where there is one."""
-        adopted = self._adopted(job, "halt")
-        if adopted is not None and not self._was_prepared_and_undone(adopted[0]):
-            return adopted
-        proposed = self.proposed(job, "halt")
-        if proposed is None or self._adopted(job, "move", "start") is not None:
-            return None
-        self.same_facts(job, proposed)
-        return self.adopt(_attempted(proposed, self._attempt(job)))
-
     def _fresh(self, job: JobSpec, halts: frozenset[str], wave: list[JobSpec]) -> Plan:
         """The move plan of what is there now, if that is still what the proposal was made from. Else no job of the wave
         stays halted."""
         halted = job.name in halts
-        job = self._with_images(job)
+        job = self.with_images(job)
         facts = self.facts_of(job)
         if halted and facts.source_cluster is not None and facts.source_cluster.state == "unknown":
             # A cluster that cannot tell was told to stop the job, and said that it did.
             facts = replace(facts, source_cluster=replace(facts.source_cluster, state="absent"))
-        made = engine(self.spec.engine).plan(self.spec, job, replace(facts, attempt=self._attempt(job)))
+        made = engine(self.spec.engine).plan(self.spec, job, replace(facts, attempt=self.attempt(job)))
         proposed = self._proposed(job)[-1]
         runs = any(plan.purpose == "halt" for plan in made)
         if runs and halted:
@@ -206,30 +171,12 @@ class Run:
             )
         now = engine(self.spec.engine).identity(facts) if proposed.provisional else made[-1].facts
         if runs or now != proposed.facts:
-            self._undo_halts(wave)
-            raise _stale(job, taken_back=bool(halts))
+            self.undo_halts(wave)
+            raise stale(job, taken_back=bool(halts))
         if made[-1].refusals:
-            self._undo_halts(wave)
+            self.undo_halts(wave)
         refuse(made)
         return made[-1]
-
-    def _attempt(self, job: JobSpec) -> int:
-        """How often this run has tried to start the job at its target, this time included: each under a tag of its own,
-        since what was started under an earlier one has been stopped."""
-        plans = self.journal.progress.plans_of((job.name,))
-        moves = [plan for plan in plans if plan.purpose not in ("halt", *WHILE_IT_RUNS)]
-        return 1 + len(moves) + sum(self._was_prepared_and_undone(plan.plan) for plan in plans)
-
-    def _was_prepared_and_undone(self, number: int) -> bool:
-        plan = self.journal.progress.plans[number]
-        return plan.purpose == "halt" and plan.undone and any(s.phase == "prepare" for s in plan.steps.values())
-
-    def _with_images(self, job: JobSpec) -> JobSpec:
-        """The job from where its halt has left its images, if it was asked for some."""
-        halts = [plan for plan in self.journal.progress.plans_of((job.name,)) if plan.purpose == "halt"]
-        evidence = [step.evidence or {} for step in halts[-1].steps.values()] if halts and not halts[-1].undone else []
-        images = tuple(found["image"] for found in evidence if "image" in found)
-        return job.started_from(images) if images and job.takes_savepoints else job
 
     def _let_go_of_untouched(self) -> None:
         """A target on which nothing was begun, or where everything was taken back, need not stay locked."""
@@ -239,76 +186,6 @@ class Run:
             if not touched:
                 with suppress(StateshiftError):  # the failure that was told counts, and a resume finds its own lock
                     self._let_go(self._job(name))
-
-    def _undo_halts(self, wave: list[JobSpec]) -> None:
-        """Of a wave that does not move: its jobs go on where they are."""
-        for job in reversed(wave):
-            adopted = self._adopted(job, "halt")
-            if adopted is not None:
-                executor.roll_back(adopted[0], adopted[1], self.world, self.journal)
-
-    def _adopted(self, job: JobSpec, *purposes: str) -> tuple[int, Plan] | None:
-        """The plan that is being carried out. A halt that was taken back is carried out again; what moved and was taken
-        back is planned anew, since its job has gone on."""
-        for plan in reversed(self.journal.progress.plans_of((job.name,))):
-            if plan.purpose in purposes and (plan.purpose == "halt" or not plan.undone):
-                return plan.plan, self.workdir.read_plan(plan.plan, plan.fingerprint)
-        return None
-
-    def adopt(self, plan: Plan) -> tuple[int, Plan]:
-        number = len(self.journal.progress.plans)
-        self.workdir.write_plan(number, plan)
-        steps = sum(len(phase.steps) for phase in plan.phases)
-        self.journal.append(
-            PlanAdopted(self.doors.clock.now(), number, plan.job, plan.purpose, plan.fingerprint, steps, plan.source)
-        )
-        return number, plan
-
-    def _proposed(self, job: JobSpec) -> list[Plan]:
-        return [plan for plan in self.proposal.plans if plan.job == job.name]
-
-    def proposed(self, job: JobSpec, purpose: str) -> Plan | None:
-        return next((plan for plan in self._proposed(job) if plan.purpose == purpose), None)
-
-    # -- what rounds have to know
-
-    def rounds(self, job: JobSpec) -> list[PlanProgress]:
-        """Those of this job that count."""
-        plans = self.journal.progress.plans_of((job.name,))
-        return [plan for plan in plans if plan.purpose == "warm" and not plan.undone]
-
-    def facts_of(self, job: JobSpec) -> Facts:
-        """What is there now, and what of it rounds have brought."""
-        return gather(self.spec, job, self.doors, self.workdir, arrived=self._arrivals(job))
-
-    def with_arrivals(self, job: JobSpec, facts: Facts) -> Facts:
-        """The same facts, behind a round that was made from them: what that has brought is at the target now."""
-        _, target = engine(self.spec.engine).survey(facts.target.location, self.doors.open_storage)
-        there = tuple((a, _relisted(b, self.doors.open_storage(b.location))) for a, b in facts.data)
-        return with_arrivals(replace(facts, target=target, data=there), self._arrivals(job))
-
-    def _arrivals(self, job: JobSpec) -> Arrivals:
-        plans = self.journal.progress.plans_of((job.name,))
-        return arrivals([p for p in plans if p.purpose in WHILE_IT_RUNS and not p.undone], self.plan_of)
-
-    def plan_of(self, adopted: PlanProgress) -> Plan:
-        if adopted.plan not in self._plans:
-            self._plans[adopted.plan] = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
-        return self._plans[adopted.plan]
-
-    def same_facts(self, job: JobSpec, proposed: Plan | None) -> Facts:
-        """What is there now, if the job is still the one that this was proposed for. One that is followed may be in the
-        middle of something: it is looked at more than once."""
-        for again in reversed(range(LOOKS if job.mode == "warm" else 1)):
-            facts = self.facts_of(job)
-            if proposed is None or engine(self.spec.engine).identity(facts) == proposed.facts:
-                return facts
-            if again:
-                self.doors.clock.sleep(SECONDS_BETWEEN_LOOKS)
-        raise _stale(job, taken_back=False)
-
-    def say(self, line: str) -> None:
-        self.world.meter.say(line)
 
     # -- back
 
@@ -440,28 +317,6 @@ class Run:
         return report
 
 
-def _relisted(survey: Survey, storage: Storage) -> Survey:
-    return replace(survey, files=tuple(sorted(storage.list())))
-
-
-def _attempted(halt: Plan, attempt: int) -> Plan:
-    """The plan, for the attempt that this is."""
-    if attempt == 1:
-        return halt
-    phases = (
-        replace(p, steps=tuple(replace(s, attempt=attempt) if isinstance(s, PrepareJob) else s for s in p.steps))
-        for p in halt.phases
-    )
-    return replace(halt, phases=tuple(phases))
-
-
 def _names(wave: Iterable[JobSpec]) -> tuple[str, ...]:
     return tuple(job.name for job in wave)
 
-
-def _stale(job: JobSpec, taken_back: bool) -> StalePlan:
-    return StalePlan(
-        f"what is found at {job.source} and {job.destination} is no longer what the plan was made from"
-        + ("; the halt was taken back" if taken_back else ""),
-        hint="look at the difference with a new plan: stateshift plan WORKDIR/spec.json",
-    )

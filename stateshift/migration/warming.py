@@ -14,20 +14,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from stateshift import executor
 from stateshift.engines.registry import engine
 from stateshift.errors import MissingFile, PlanError, StalePlan
 from stateshift.journal import PlanProgress, RoundSeen
+from stateshift.migration.halting import Halting
 from stateshift.plan import Plan
 from stateshift.spec import JobSpec
 from stateshift.spec.warm import NEVER, READY, TOLD, seconds_of, window_of
 from stateshift.steering import Left
 from stateshift.survey import Facts
-
-if TYPE_CHECKING:
-    from stateshift.migration.running import Run
 
 RUNS = ("running", "queued", "unknown")
 PATIENCE = 3  # rounds after which no less was left than before
@@ -55,7 +52,7 @@ class Seen:
 
 
 class Warming:
-    def __init__(self, run: Run, jobs: Sequence[JobSpec]) -> None:
+    def __init__(self, run: Halting, jobs: Sequence[JobSpec]) -> None:
         self.run, self.jobs = run, list(jobs)
         self.seen: dict[str, list[Seen]] = {}
         self._prepared = False

@@ -1,0 +1,73 @@
+"""Stopping the jobs of a wave, and what comes before: their targets' applications come up early, where the spec says
+so. And letting them go on, when they do not move after all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stateshift import executor
+from stateshift.migration.working import Working
+from stateshift.plan import WHILE_IT_RUNS, Plan
+from stateshift.spec import JobSpec
+from stateshift.step import PrepareJob
+
+
+class Halting(Working):
+    def halt(self, wave: list[JobSpec]) -> frozenset[str]:
+        """Carry out the halt plans, where there are some; the jobs that they stopped."""
+        halts = {job.name: halt for job in wave if (halt := self._halt_of(job)) is not None}
+        executor.execute_together(list(halts.values()), self.world, self.journal, self.doors.fleet)
+        return frozenset(halts)
+
+    def prepare(self, jobs: list[JobSpec]) -> bool:
+        """What of the halt plans can be done while the jobs run; whether anything was."""
+        early = [halt for job in jobs if (halt := self._halt_of(job)) is not None and halt[1].phase("prepare")]
+        executor.execute_together(early, self.world, self.journal, self.doors.fleet, ("prepare",))
+        return bool(early)
+
+    def _halt_of(self, job: JobSpec) -> tuple[int, Plan] | None:
+        """The plan that stops the job, where there is one."""
+        adopted = self.adopted(job, "halt")
+        if adopted is not None and not self._was_prepared_and_undone(adopted[0]):
+            return adopted
+        proposed = self.proposed(job, "halt")
+        if proposed is None or self.adopted(job, "move", "start") is not None:
+            return None
+        self.same_facts(job, proposed)
+        return self.adopt(_attempted(proposed, self.attempt(job)))
+
+    def undo_halts(self, wave: list[JobSpec]) -> None:
+        """Of a wave that does not move: its jobs go on where they are."""
+        for job in reversed(wave):
+            adopted = self.adopted(job, "halt")
+            if adopted is not None:
+                executor.roll_back(adopted[0], adopted[1], self.world, self.journal)
+
+    def with_images(self, job: JobSpec) -> JobSpec:
+        """The job from where its halt has left its images, if it was asked for some."""
+        halts = [plan for plan in self.journal.progress.plans_of((job.name,)) if plan.purpose == "halt"]
+        evidence = [step.evidence or {} for step in halts[-1].steps.values()] if halts and not halts[-1].undone else []
+        images = tuple(found["image"] for found in evidence if "image" in found)
+        return job.started_from(images) if images and job.takes_savepoints else job
+
+    def attempt(self, job: JobSpec) -> int:
+        """How often this run has tried to start the job at its target, this time included: each under a tag of its own,
+        since what was started under an earlier one has been stopped."""
+        plans = self.journal.progress.plans_of((job.name,))
+        moves = [plan for plan in plans if plan.purpose not in ("halt", *WHILE_IT_RUNS)]
+        return 1 + len(moves) + sum(self._was_prepared_and_undone(plan.plan) for plan in plans)
+
+    def _was_prepared_and_undone(self, number: int) -> bool:
+        plan = self.journal.progress.plans[number]
+        return plan.purpose == "halt" and plan.undone and any(s.phase == "prepare" for s in plan.steps.values())
+
+
+def _attempted(halt: Plan, attempt: int) -> Plan:
+    """The plan, for the attempt that this is."""
+    if attempt == 1:
+        return halt
+    phases = (
+        replace(p, steps=tuple(replace(s, attempt=attempt) if isinstance(s, PrepareJob) else s for s in p.steps))
+        for p in halt.phases
+    )
+    return replace(halt, phases=tuple(phases))

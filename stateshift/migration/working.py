@@ -1,0 +1,109 @@
+"""What a run at work is made of: what it was proposed, its journal, the world its steps act on, and its plans; and what
+is there now, behind the rounds that it has made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stateshift.engines.registry import engine
+from stateshift.errors import StalePlan
+from stateshift.journal import Journal, PlanAdopted, PlanProgress
+from stateshift.migration.brought import Arrivals, arrivals, with_arrivals
+from stateshift.migration.doors import Doors, world_of
+from stateshift.migration.helm import Helm, Telling
+from stateshift.migration.proposing import LOOKS, SECONDS_BETWEEN_LOOKS, Proposal, gather
+from stateshift.plan import WHILE_IT_RUNS, Plan
+from stateshift.spec import JobSpec
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Facts, Survey
+from stateshift.workdir import Workdir
+
+
+class Working:
+    def __init__(self, proposal: Proposal, journal: Journal, workdir: Workdir, doors: Doors) -> None:
+        self.spec, self.proposal, self.journal, self.workdir, self.doors = (
+            proposal.spec, proposal, journal, workdir, doors,
+        )  # fmt: skip
+        clock = doors.clock
+        self.telling = Telling(doors.meter, workdir.steering, clock)
+        world = world_of(proposal.spec, journal.progress.run, workdir, replace(doors, meter=self.telling))
+        self.helm = Helm(self.telling, journal, proposal.spec, clock, world.pace, doors.stop)
+        self.world = replace(world, look=self.helm.look)
+        self._plans: dict[int, Plan] = {}
+
+    # -- its plans
+
+    def proposed(self, job: JobSpec, purpose: str) -> Plan | None:
+        return next((plan for plan in self._proposed(job) if plan.purpose == purpose), None)
+
+    def _proposed(self, job: JobSpec) -> list[Plan]:
+        return [plan for plan in self.proposal.plans if plan.job == job.name]
+
+    def adopted(self, job: JobSpec, *purposes: str) -> tuple[int, Plan] | None:
+        """The plan that is being carried out. A halt that was taken back is carried out again; what moved and was taken
+        back is planned anew, since its job has gone on."""
+        for plan in reversed(self.journal.progress.plans_of((job.name,))):
+            if plan.purpose in purposes and (plan.purpose == "halt" or not plan.undone):
+                return plan.plan, self.workdir.read_plan(plan.plan, plan.fingerprint)
+        return None
+
+    def adopt(self, plan: Plan) -> tuple[int, Plan]:
+        number = len(self.journal.progress.plans)
+        self.workdir.write_plan(number, plan)
+        steps = sum(len(phase.steps) for phase in plan.phases)
+        self.journal.append(
+            PlanAdopted(self.doors.clock.now(), number, plan.job, plan.purpose, plan.fingerprint, steps, plan.source)
+        )
+        return number, plan
+
+    def plan_of(self, adopted: PlanProgress) -> Plan:
+        if adopted.plan not in self._plans:
+            self._plans[adopted.plan] = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
+        return self._plans[adopted.plan]
+
+    # -- what is there
+
+    def rounds(self, job: JobSpec) -> list[PlanProgress]:
+        """Those of this job that count."""
+        plans = self.journal.progress.plans_of((job.name,))
+        return [plan for plan in plans if plan.purpose == "warm" and not plan.undone]
+
+    def facts_of(self, job: JobSpec) -> Facts:
+        """What is there now, and what of it rounds have brought."""
+        return gather(self.spec, job, self.doors, self.workdir, arrived=self._arrivals(job))
+
+    def with_arrivals(self, job: JobSpec, facts: Facts) -> Facts:
+        """The same facts, behind a round that was made from them: what that has brought is at the target now."""
+        _, target = engine(self.spec.engine).survey(facts.target.location, self.doors.open_storage)
+        there = tuple((a, _relisted(b, self.doors.open_storage(b.location))) for a, b in facts.data)
+        return with_arrivals(replace(facts, target=target, data=there), self._arrivals(job))
+
+    def _arrivals(self, job: JobSpec) -> Arrivals:
+        plans = self.journal.progress.plans_of((job.name,))
+        return arrivals([p for p in plans if p.purpose in WHILE_IT_RUNS and not p.undone], self.plan_of)
+
+    def same_facts(self, job: JobSpec, proposed: Plan | None) -> Facts:
+        """What is there now, if the job is still the one that this was proposed for. One that is followed may be in the
+        middle of something: it is looked at more than once."""
+        for again in reversed(range(LOOKS if job.mode == "warm" else 1)):
+            facts = self.facts_of(job)
+            if proposed is None or engine(self.spec.engine).identity(facts) == proposed.facts:
+                return facts
+            if again:
+                self.doors.clock.sleep(SECONDS_BETWEEN_LOOKS)
+        raise stale(job, taken_back=False)
+
+    def say(self, line: str) -> None:
+        self.world.meter.say(line)
+
+
+def stale(job: JobSpec, taken_back: bool) -> StalePlan:
+    return StalePlan(
+        f"what is found at {job.source} and {job.destination} is no longer what the plan was made from"
+        + ("; the halt was taken back" if taken_back else ""),
+        hint="look at the difference with a new plan: stateshift plan WORKDIR/spec.json",
+    )
+
+
+def _relisted(survey: Survey, storage: Storage) -> Survey:
+    return replace(survey, files=tuple(sorted(storage.list())))
