@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from stateshift import __version__, lock, plain
 from stateshift.clusters.protocol import Cluster, JobState, JobStatus, StopRequest
@@ -26,7 +30,10 @@ from stateshift.workdir import Workdir
 
 LOOKS = 4
 SECONDS_BETWEEN_LOOKS = 0.25
+QUESTIONS_AT_ONCE = 8
 NO_TAG = "stateshift.nobody-has-submitted-this"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +93,50 @@ def gather(
     at the target already."""
     kind = engine(spec.engine)
     _check_submits(spec, job)
-    source, found = _source(kind, job, doors)
-    survey = kind.own_part(spec, job, _surveyed(found, source))
-    facts = Facts(
-        source=survey,
-        target=_survey(spec, job.target, doors) if job.target else survey,
-        merges=tuple(_survey(spec, location, doors) for location in job.merge_locations),
-        data=tuple((_data(kind, d.source, doors, True), _data(kind, d.target, doors, d.copy)) for d in job.data),
-        source_cluster=_cluster_facts(spec, job.source_cluster, job, doors, workdir, running=True),
-        target_cluster=_cluster_facts(spec, job.target_cluster, job, doors, workdir, running=False),
-        rates=probe(source, survey) if probing else None,
-        at=doors.clock.now(),
-        others=tuple(_survey(spec, location, doors, job.transform) for location in _others(job)),
-    )
+    with _asking(job, doors) as ask:
+        source_of = ask(lambda: _source(kind, job, doors))
+        target = ask(lambda: _survey(spec, job.target or job.source, doors)) if job.target else None
+        merges = [ask(partial(_survey, spec, location, doors)) for location in job.merge_locations]
+        data = [
+            (ask(partial(_data, kind, d.source, doors, True)), ask(partial(_data, kind, d.target, doors, d.copy)))
+            for d in job.data
+        ]
+        others = [ask(partial(_survey, spec, location, doors, job.transform)) for location in _others(job)]
+        here = ask(lambda: _cluster_facts(spec, job.source_cluster, job, doors, workdir, running=True))
+        there = ask(lambda: _cluster_facts(spec, job.target_cluster, job, doors, workdir, running=False))
+        source, found = source_of()
+        survey = kind.own_part(spec, job, _surveyed(found, source))
+        facts = Facts(
+            source=survey,
+            target=target() if target is not None else survey,
+            merges=tuple(one() for one in merges),
+            data=tuple((one(), other()) for one, other in data),
+            source_cluster=here(),
+            target_cluster=there(),
+            rates=probe(source, survey) if probing else None,
+            at=doors.clock.now(),
+            others=tuple(one() for one in others),
+        )
     if arrived:
         facts = with_arrivals(facts, arrived)
     return preflight.asked(spec, job, facts, doors) if probing else facts
+
+
+class Ask(Protocol):
+    """A question is put, and its answer is asked for when it is needed."""
+
+    def __call__(self, question: Callable[[], T], /) -> Callable[[], T]: ...
+
+
+@contextmanager
+def _asking(job: JobSpec, doors: Doors) -> Iterator[Ask]:
+    """All at once where each is mostly waited for, since the job may be down meanwhile; else each when its answer is
+    wanted, in the order in which these are."""
+    if doors.open_storage(job.source).traits.at_once <= 1:
+        yield lambda question: question
+        return
+    with ThreadPoolExecutor(QUESTIONS_AT_ONCE, thread_name_prefix="gather") as threads:
+        yield lambda question: threads.submit(copy_context().run, question).result
 
 
 def _check_submits(spec: Spec, job: JobSpec) -> None:
