@@ -37,9 +37,9 @@ def main() -> None:
     spark = SparkSession.builder.appName("downtime").getOrCreate()
     spark.sparkContext.setLogLevel("WARN")
     note(options.output, "session")
+    results = mapped(spark, options.input, options.keys) if options.query == "map" else joined(spark, options.input)
     job.wait()
     note(options.output, "released")
-    results = mapped(spark, options.input, options.keys) if options.query == "map" else joined(spark, options.input)
 
     def keep(batch: DataFrame, number: int) -> None:
         """Every number that comes out for the first time, and when."""
