@@ -36,7 +36,7 @@ from page import written
 from seen import buckets
 from ways import WAYS
 
-LOAD_MAX, LOAD_SECONDS_MAX = 1.5, 120.0
+LOAD_MAX, LOAD_SECONDS_MAX = 3.0, 20.0  # the job itself keeps this machine busy
 
 
 @dataclass(frozen=True)
@@ -134,9 +134,9 @@ def measured(at_work: Ground, tag: str, number: int, way: str) -> Measured:
 
 
 def quiet() -> None:
-    """The job itself keeps this machine busy; others should not."""
+    """Others should not be at work: wait a little for them."""
     until = time.monotonic() + LOAD_SECONDS_MAX
-    while os.getloadavg()[0] > LOAD_MAX + 1.5 and time.monotonic() < until:
+    while os.getloadavg()[0] > LOAD_MAX and time.monotonic() < until:
         time.sleep(2)
 
 

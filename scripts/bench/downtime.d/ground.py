@@ -32,6 +32,7 @@ PROVIDERS: Mapping[str, Mapping[str, str]] = {
     "rocksdb": {
         f"{STORE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         f"{STORE}rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.join.stateFormatVersion": "3",  # one store a partition for a join, and not four
     },
 }
 SECONDS_MAX = 900.0
@@ -120,10 +121,12 @@ class Ground:
         options = {key: value for key, value in self.submission.items() if key != "seconds_max"}
         self.cluster(self.place).submit(Submission(f"started-{self.started}", "downtime", self.location, None, options))
 
-    def stop(self) -> None:
+    def stop(self, place: str | None = None) -> None:
+        """Where it lives; or whatever there is of it at that place."""
         from stateshift.clusters.protocol import StopRequest
 
-        self.cluster(self.place).stop(StopRequest("downtime", self.location, seconds_max=SECONDS_MAX))
+        here = place or self.place
+        self.cluster(here).stop(StopRequest("downtime", self.location_at(here), seconds_max=SECONDS_MAX))
 
     def await_output(self, wanted: Callable[[], bool], what: str) -> None:
         until = time.time() + SECONDS_MAX
@@ -177,8 +180,8 @@ def ground(case: Case, environment: Mapping[str, str], keep: bool) -> Iterator[G
             at_work.settle()
             yield at_work
     finally:
-        at_work.stop()
         for place in ("hdfs-a", "hdfs-b"):
+            at_work.stop(place)
             removed(at_work, place)
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
