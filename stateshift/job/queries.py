@@ -12,6 +12,7 @@ then cuts short has been planned and not committed, and Spark repeats it.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from stateshift.errors import PlanError, SpecError
@@ -51,12 +52,15 @@ def watch(*queries: Any, seconds: float = 0.2) -> None:
     return None
 
 
-def wait(job: str | None = None, seconds: float = 0.1) -> None:
+def wait(job: str | None = None, seconds: float = 0.1, first: Callable[[], object] | None = None) -> None:
     """Return when this job's image is there: at once, unless it was started early. Called before its first query, and
-    once what takes its time is done: the session, libraries, lookup tables. Looks every so many `seconds`. One that is
-    asked to stop meanwhile ends here."""
+    once what takes its time is done: the session, libraries, lookup tables. `first` is done only by one that was
+    started early, before it says that it waits: its query once over next to nothing, say, with a checkpoint of its own,
+    so that the code is loaded. Looks every so many `seconds`. One that is asked to stop meanwhile ends here."""
     if not handed_over("WAIT"):
         return
+    if first is not None:
+        first()
     place, tag = location(job), handed_over("TAG") or ""
     files.write(place, marks.WAITING, marks.encode_tag(tag))
     while not marks.is_meant(files.read(place, marks.RELEASED), tag):
