@@ -22,7 +22,7 @@ class Raising:
     ("error", "kind"),
     [
         (FileNotFoundError("gone"), type(None)),
-        (RuntimeError('DataTransferError("All DataNodes failed: [DatanodeInfoProto { id: 1 }]")'), TransientStorageError),
+        (RuntimeError('DataTransferError("All DataNodes failed: [Datanode]")'), TransientStorageError),
         (RuntimeError('RPCError("org.apache.hadoop.security.AccessControlException", "no")'), StorageError),
         (OSError("connection refused"), TransientStorageError),
     ],
