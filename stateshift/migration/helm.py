@@ -89,6 +89,7 @@ class Telling:
         self._lock = threading.Lock()
         self._live = Live(clock.now())
         self._told = float("-inf")
+        self._said = ""
 
     def phase(self, job: str, name: str, files: int, bytes: int) -> None:
         self._inner.phase(job, name, files, bytes)
@@ -111,9 +112,13 @@ class Telling:
             both = {**self._live.left, job: left}
         self._change(True, left=both)
 
-    def waiting(self, what: str) -> None:
+    def waiting(self, job: str, what: str) -> None:
+        """Said once: whoever reads a log has to know why nothing goes on."""
         if what != self._live.waiting:
             self._change(True, waiting=what)
+        if what and what != self._said:
+            self._said = what
+            self._inner.say(f"{job}: waiting {what}")
 
     def paused(self, on: bool) -> None:
         self._change(True, paused=on)

@@ -185,7 +185,7 @@ class Warming:
         if not worth and not kept:
             self._wait(seen)
             return
-        self.run.telling.waiting("")
+        self.run.telling.waiting("", "")
         world = self.run.world
         adopted = [self.run.adopt(one.plan) for one in worth]
         self._brought_at = world.clock.now()
@@ -228,7 +228,7 @@ class Warming:
 
     def _wait(self, seen: list[Seen]) -> None:
         clock, waits = self.run.doors.clock, self._waits_for(seen)
-        self.run.telling.waiting(waits)
+        self.run.telling.waiting(_names(seen), waits)
         until = clock.now() + POLL_SECONDS
         while clock.now() < until and self.run.helm.wishes.cutover is None:
             self.run.world.check_interrupted()
