@@ -67,7 +67,7 @@ def said(folder: Path, *words: str | Path, code: int = 0) -> Any:
 
 
 def until(done: Callable[[], bool], folder: Path) -> None:
-    wait_until(done, "nothing comes of it", 90, logs=folder / "jobs")
+    wait_until(done, "nothing comes of it", 180, logs=folder / "jobs")
 
 
 def spec(folder: Path, **keys: Any) -> Path:

@@ -61,7 +61,7 @@ class Wandering:
     def begin(self) -> None:
         path = self.spec("first.json", self.at(0), self.at(0))
         self.said("apply", path, "--yes", "--workdir", self.folder / "runs" / "first")
-        wait_until(lambda: committed(self.at(0)), "the job has not started", 90, logs=self.folder / "jobs")
+        wait_until(lambda: committed(self.at(0)), "the job has not started", 180, logs=self.folder / "jobs")
 
     def start(self, *words: str | Path) -> None:
         with (self.folder / "runs.log").open("ab") as log:
