@@ -61,7 +61,7 @@ def header(every: Every) -> list[str]:
         "part: the last batch and the old job's end; the look at what is left, the fence, the copy and the comparison; "
         "the publish; the new query's start; its state and first batch. *worst* is the latency of the record that "
         "waited longest, *halt to publish* from the old job's end until the last file is published, by the journal. "
-        "*load* in the last column but one is the machine's before each way (of others and of the job itself)."
+        "*uptime's load* is the highest before a way was begun, of the job itself and of others."
     )
     return textwrap.wrap(told, 120, break_on_hyphens=False)
 
@@ -74,7 +74,8 @@ def by_case(every: Every) -> dict[tuple[str, str, int], Every]:
 
 
 def table(found: Every) -> Iterator[str]:
-    yield f"| way | gap | {' | '.join(PARTS)} | worst | halt to publish | times restart's gap | rounds | load | at |"
+    columns = ("way", "gap", *PARTS, "worst", "halt to publish", "times restart's gap", "rounds", "uptime's load", "at")
+    yield f"| {' | '.join(columns)} |"
     yield f"|{'---|' * (len(PARTS) + 8)}"
     for way in WAYS:
         ours = [one for one in found if one["way"] == way]
