@@ -95,9 +95,13 @@ def copies(job: JobSpec, facts: Facts, images: tuple[Image, ...], left_out: froz
                 if (here.location, file.path) not in left_out and not is_hadoop_checksum(file.path)
             )
             groups.append(Group(here.location, there.location, files))
-    steps = [
+    return Copies(tuple(groups), copy_steps(groups), {path: file.size for path, file in infos.items()})
+
+
+def copy_steps(groups: Iterable[Group]) -> tuple[CopyFiles, ...]:
+    """The state's group is the first; what moves along keeps its times."""
+    return tuple(
         CopyFiles(f"copy/{g}-{number}", group.source, group.target, tuple(bundle), keep_times=g > 0)
         for g, group in enumerate(groups)
         for number, bundle in enumerate(bundled(group.files))
-    ]
-    return Copies(tuple(groups), tuple(steps), {path: file.size for path, file in infos.items()})
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from stateshift.engines.bundles import Copies
+from stateshift.engines.bundles import Copies, copy_steps
 from stateshift.step import BringFiles, FileEvidence, KeepBrought
 from stateshift.survey import Facts, FileInfo, ShardFiles, Survey
 
@@ -39,16 +39,13 @@ def is_there(facts: Facts, source: str, path: str) -> bool:
 
 
 def still_to_copy(facts: Facts, copied: Copies) -> Copies:
-    """The same, without the files that are there already."""
+    """The same, without the files that are there already. What is left is bundled anew: little of it lay beside much
+    that is not, and a bundle's files are copied at the same time, but few bundles are."""
     if not facts.brought:
         return copied
-    groups = ((g, tuple(f for f in g.files if not is_there(facts, g.source, f.path))) for g in copied.groups)
-    steps = ((s, tuple(i for i in s.items if not is_there(facts, s.source, i.path))) for s in copied.steps)
-    return replace(
-        copied,
-        groups=tuple(replace(group, files=files) for group, files in groups),
-        steps=tuple(replace(step, items=items) for step, items in steps if items),
-    )
+    left = ((g, tuple(f for f in g.files if not is_there(facts, g.source, f.path))) for g in copied.groups)
+    groups = tuple(replace(group, files=files) for group, files in left)
+    return replace(copied, groups=groups, steps=copy_steps(groups))
 
 
 def brought_by(
