@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from stateshift import migration
 from stateshift.clusters.protocol import JobState, StopRequest, Submission
 from stateshift.errors import ClusterError, Interrupted, PlanError, StalePlan
 from stateshift.formats.marks import RELEASED, WAIT, WAITING, encode_tag, fence_owner, is_meant
@@ -90,6 +91,7 @@ def test_whatever_the_job_does_meanwhile_its_last_state_arrives(tmp_path: Path, 
     report = stage.apply(rounds=3)
     assert report.state == "finished"
     assert stage.there is not None
+    assert not migration.verify(stage.ground.workdir(), stage.ground.doors).broken
     source = stage.ground.held(SOURCE)
     assert fence_owner(source[f"commits/{stage.job.epoch + 1}"]) == "run-run"
 

@@ -12,6 +12,7 @@ from stateshift.journal import Journal, Progress, RollbackStarted, RunResumed, R
 from stateshift.migration.doors import Doors, world_of
 from stateshift.migration.proposing import Proposal, encode_proposal, jobs_of, refuse
 from stateshift.migration.running import Run, proposal_of
+from stateshift.plan import WHILE_IT_RUNS
 from stateshift.report import Report, summarize
 from stateshift.spec import Spec, to_plain_spec
 from stateshift.workdir import Workdir
@@ -106,7 +107,8 @@ class Verdict:
 
 def verify(workdir: Workdir, doors: Doors) -> Verdict:
     """Ask every step of a run whether its evidence still holds. Once the job has gone on from the image, its files are
-    the job's to change: then only what guards the source and the job itself is asked."""
+    the job's to change: then only what guards the source and the job itself is asked. What rounds have brought is asked
+    of the move, which keeps it."""
     workdir.require()
     progress = progress_of(workdir)  # never a Journal: opening one would cut the line that a live run is writing
     world = world_of(proposal_of(workdir).spec, progress.run, workdir, doors)
@@ -115,7 +117,13 @@ def verify(workdir: Workdir, doors: Doors) -> Verdict:
     notes: list[str] = []
     if progress.state != "finished":
         notes.append(f"the run is {progress.state}: only what it has done so far, and not taken back, was asked")
+    moved = {adopted.job for adopted in progress.plans if adopted.purpose == "move"}
+    followed = {adopted.job for adopted in progress.plans if adopted.purpose in WHILE_IT_RUNS and not adopted.undone}
+    notes += [f"{job} is followed while it runs: what has been brought of it was not asked"
+              for job in sorted(followed - moved)]  # fmt: skip
     for adopted in progress.plans:
+        if adopted.purpose in WHILE_IT_RUNS:
+            continue  # a later round may have replaced it, or the move removed it: that answers for what it has kept
         plan = workdir.read_plan(adopted.plan, adopted.fingerprint)
         gone_on = any(s.phase == "confirm" and s.state == "finished" for s in adopted.steps.values())
         if gone_on:

@@ -93,7 +93,8 @@ class Wandering:
         self.ended()
         if state == "finished":
             self.place += 1
-            assert self.said("verify", workdir)["holds"]
+            held = self.said("verify", workdir, code=None)
+            assert held["holds"], held
         else:
             assert not target.exists(), "an aborted move leaves nothing behind"
 
