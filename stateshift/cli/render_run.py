@@ -21,6 +21,7 @@ TONES: dict[str, Tone] = {
     "failed": "bad", "damaged": "bad",
 }  # fmt: skip
 TIMELINE = 24
+PHASE_HEADS = ("phase", ">begun at", ">took", ">steps", ">files", ">size")
 
 
 def report(told: Report, workdir: str, held: bool = False) -> Iterator[Block]:
@@ -55,19 +56,19 @@ def _phases(phases: tuple[PhaseReport, ...], seconds: float, undone: bool) -> Ta
     """When each phase was at work, and a line that shows it."""
     # What was taken back may have been so days later: its line ends with its last phase.
     whole = max([0.0 if undone else seconds, *(phase.start + phase.seconds for phase in phases)])
-    rows = tuple(
-        (
-            phase.name,
-            span(phase.start),
-            span(phase.seconds),
-            Cell("undone", "dim") if undone else _steps(phase),
-            dash(phase.files, number),
-            dash(phase.bytes, size),
-            bar(phase.start, phase.seconds, whole, TIMELINE),
-        )
-        for phase in phases
+    rows = tuple((*phase_row(p, undone), bar(p.start, p.seconds, whole, TIMELINE)) for p in phases)
+    return Table((*PHASE_HEADS, "timeline"), rows)
+
+
+def phase_row(phase: PhaseReport, undone: bool) -> tuple[str | Cell, ...]:
+    return (
+        phase.name,
+        span(phase.start),
+        span(phase.seconds),
+        Cell("undone", "dim") if undone else _steps(phase),
+        dash(phase.files, number),
+        dash(phase.bytes, size),
     )
-    return Table(("phase", ">begun at", ">took", ">steps", ">files", ">size", "timeline"), rows)
 
 
 def _steps(phase: PhaseReport) -> str | Cell:
@@ -80,11 +81,11 @@ def _summary(told: Report, workdir: str) -> Iterator[tuple[str, str | Cell]]:
     down = [job for job in told.jobs if job.downtime_seconds is not None]
     for job in down:
         label = "downtime" if len(told.jobs) == 1 else f"downtime of {job.job}"
-        yield label, f"{span(job.downtime_seconds or 0.0)}, counted from the {_since(job.downtime_from)}"
+        yield label, f"{span(job.downtime_seconds or 0.0)}, counted from the {since(job.downtime_from)}"
     yield "workdir", workdir
 
 
-def _since(start: str | None) -> str:
+def since(start: str | None) -> str:
     return f"{start or 'start'}, to the first batch committed on the target"
 
 
