@@ -129,12 +129,13 @@ def _marks(marks: list[tuple[int, SteeredReport]], axis: Axis, top: float, botto
 
 def _lanes(job: JobReport, axis: Axis, top: float) -> Iterator[str]:
     """What lies on the axis, at least in part."""
+    undone = job.state == "rolled-back"
     rounds = [one for one in job.rounds if _touches(axis, one)]
     if rounds:
-        yield _lane("rounds", top, _round_bars(rounds, axis, top + (LANE - BAR) / 2))
+        yield _lane("rounds", top, _round_bars(rounds, undone, axis, top + (LANE - BAR) / 2))
         top += LANE
     for phase in (phase for phase in job.phases if phase.name in PHASES and _touches(axis, phase)):
-        yield _lane(phase.name, top, _phase_bar(phase, job.state == "rolled-back", axis, top + (LANE - BAR) / 2))
+        yield _lane(phase.name, top, _phase_bar(phase, undone, axis, top + (LANE - BAR) / 2))
         top += LANE
 
 
@@ -146,17 +147,19 @@ def _lane(name: str, top: float, drawn: Iterable[str]) -> str:
     return tag("g", tag("text", said(name), x=-8, y=top + 16, class_="end"), *drawn)
 
 
-def _round_bars(rounds: Sequence[RoundReport], axis: Axis, y: float) -> Iterator[str]:
+def _round_bars(rounds: Sequence[RoundReport], undone: bool, axis: Axis, y: float) -> Iterator[str]:
     for group in _neighbours(rounds, axis, lambda one: (one.start, one.start + one.seconds), FINEST):
         first, last = group[0], group[-1]
         end = last.start + last.seconds
         files, count = sum(one.files for one in group), sum(one.bytes for one in group)
         name = f"round {first.number}" if first is last else f"rounds {first.number}-{last.number}"
         told = f"{name}: {_when(first.start, end)}, {many(files, 'file')}, {size(count)}"
-        yield _bar(axis, first.start, end, y, "bar round" if first.number % 2 else "bar round even", told)
+        kind = "bar undone" if undone else "bar round" if first.number % 2 else "bar round even"
+        yield _bar(axis, first.start, end, y, kind, told)
         if first is last and axis.at(end) - axis.at(first.start) >= ROOM_FOR_NUMBER:
             middle = (axis.at(end) + axis.at(first.start)) / 2
-            yield tag("text", str(first.number), x=percent(middle), y=y + 11, class_="mid inside")
+            yield tag("text", str(first.number), x=percent(middle), y=y + 11,
+                      class_="mid" if undone else "mid inside")  # fmt: skip
 
 
 def _phase_bar(phase: PhaseReport, undone: bool, axis: Axis, y: float) -> Iterator[str]:

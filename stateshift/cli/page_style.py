@@ -63,7 +63,7 @@ svg .inside { fill: var(--inside); stroke: none; } svg .alarm { fill: var(--bad)
 .curve.left { stroke: var(--left); } .area.left { fill: var(--left); }
 @media (max-width: 30rem) {
   body { padding: 1rem .75rem 2rem; } h1 { font-size: 1.3rem; }
-  table { font-size: .8rem; } th, td { padding-right: .45rem; }
+  table { font-size: .75rem; } th, td { padding-right: .4rem; } td.text { min-width: 0; }
   .tiles { gap: .5rem; } svg { font-size: 11px; } svg.picture { margin-left: 68px; width: calc(100% - 80px); } }
 @media print {
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }

@@ -22,7 +22,7 @@ from stateshift.cli.markup import said, tag
 from stateshift.cli.page_style import STYLE
 from stateshift.cli.render_run import PHASE_HEADS, TONES, phase_row, since
 from stateshift.cli.text import Cell
-from stateshift.cli.units import many, number, size, span
+from stateshift.cli.units import dash, many, number, size, span
 from stateshift.report import FailureReport, JobReport, Report, RoundReport
 
 FIRST, LAST = 1, 10  # rows of a long table
@@ -58,7 +58,14 @@ def _tiles(told: Report) -> Iterator[str]:
     files, count = sum(job.files for job in told.jobs), sum(job.bytes for job in told.jobs)
     entries = [job.entries for job in told.jobs if job.entries is not None]
     same = (f"{many(sum(entries), 'entry', 'entries')} the same on both sides",) if entries else ()
-    yield from _tile("Moved", size(count), many(files, "file"), *same)
+    yield from _tile("Moved", size(count), many(files, "file"), *same, *_in_rounds(told))
+
+
+def _in_rounds(told: Report) -> Iterator[str]:
+    """More than what was moved, where the job has replaced or tidied away some of it by the end."""
+    rounds = [one for job in told.jobs for one in job.rounds]
+    if rounds:
+        yield f"{size(sum(one.bytes for one in rounds))} brought in {many(len(rounds), 'round')} while running"
 
 
 def _tile(label: str, value: str, *lines: str) -> Iterator[str]:
@@ -80,7 +87,9 @@ def _downtime(told: Report) -> tuple[str, ...]:
         return span(job.downtime_seconds or 0.0), *longest, *_counted(job)
     if told.jobs and all(job.state == "rolled-back" for job in told.jobs):
         return "not counted", "everything was taken back"
-    return "not known", "this run stopped no job, or saw no batch on the target"
+    if any(phase.name == "halt" for job in told.jobs for phase in job.phases):
+        return "not known", "this run saw no batch on the target"
+    return "none", "this run stopped no job"
 
 
 def _counted(job: JobReport) -> Iterator[str]:
@@ -193,7 +202,7 @@ def _facts(job: JobReport) -> Iterator[str]:
 
 def _round(one: RoundReport) -> tuple[str, ...]:
     return (
-        number(one.number), span(one.start), span(one.seconds), number(one.files), size(one.bytes),
+        number(one.number), span(one.start), span(one.seconds), dash(one.files, number), dash(one.bytes, size),
         "-" if one.left_files is None else number(one.left_files),
         "-" if one.left_bytes is None else size(one.left_bytes),
         "-" if one.left_seconds is None else span(one.left_seconds),
