@@ -15,10 +15,12 @@ STEPS = {"days": (1, 2, 5), "hours": (1, 2, 3, 6, 12), "minutes": (1, 2, 5, 10, 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Seconds since the run began."""
+    """`start`, `end` and `zero` are in seconds since the run began; what is written at the ticks counts from `zero`."""
 
     start: float
     end: float
+    zero: float = 0.0
+    since: str = "since the run began"
 
     def at(self, seconds: float) -> float:
         """Where on the axis, in percent of its length."""
@@ -32,9 +34,10 @@ class Axis:
         """Where, and what is written there, in the axis' unit."""
         name, seconds = self.unit
         step = _step((self.end - self.start) / seconds / TICKS_MAX, STEPS.get(name, ()))
-        first = math.ceil(self.start / seconds / step - 1e-9)
-        for n in range(first, math.floor(self.end / seconds / step + 1e-9) + 1):
-            yield self.at(n * step * seconds), _decimal(n * step)
+        first = math.ceil((self.start - self.zero) / seconds / step - 1e-9)
+        last = math.floor((self.end - self.zero) / seconds / step + 1e-9)
+        for n in range(first, last + 1):
+            yield self.at(self.zero + n * step * seconds), _decimal(n * step)
 
 
 def axis_of(told: Report, job: JobReport | None = None) -> Axis:

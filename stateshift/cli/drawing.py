@@ -61,7 +61,7 @@ def closer(job: JobReport, axis: Axis, steered: Sequence[SteeredReport] = ()) ->
     if down is None or down[1] - down[0] > SMALL * (axis.end - axis.start):
         return None
     margin = max((down[1] - down[0]) / 10, 0.01)
-    near = Axis(max(axis.start, down[0] - margin), min(axis.end, down[1] + margin))
+    near = Axis(max(axis.start, down[0] - margin), min(axis.end, down[1] + margin), down[0], "since the job was down")
     return _drawn(job, near, steered, []) if near.end > near.start else None
 
 
@@ -87,7 +87,7 @@ def _grid(axis: Axis, top: float, bottom: float) -> Iterator[str]:
         yield tag("line", x1=percent(at), x2=percent(at), y1=top, y2=bottom + 4, class_="grid")
         yield tag("text", told, x=percent(at), y=bottom + 18, class_="tick")
     yield tag("line", x1="0%", x2="100%", y1=bottom, y2=bottom, class_="axis")
-    yield tag("text", f"{axis.unit[0]} since the run began", x="50%", y=bottom + 35, class_="tick")
+    yield tag("text", f"{axis.unit[0]} {axis.since}", x="50%", y=bottom + 35, class_="tick")
 
 
 def _band(job: JobReport, axis: Axis, bottom: float) -> Iterator[str]:

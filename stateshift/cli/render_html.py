@@ -78,7 +78,7 @@ def _downtime(told: Report) -> tuple[str, ...]:
     down = [job for job in told.jobs if job.downtime_start is not None and job.downtime_seconds is None]
     if down:
         job = min(down, key=lambda job: job.downtime_start or 0.0)
-        stopped = f"{job.job} was stopped {_at(told, job.downtime_start)}"
+        stopped = f"{job.job} was stopped {_at(told, job.downtime_start or 0.0)}"
         return "not over", stopped, "no batch on the target was seen since"
     known = [job for job in told.jobs if job.downtime_seconds is not None]
     if known:
@@ -99,16 +99,28 @@ def _counted(job: JobReport) -> Iterator[str]:
 
 
 def _when(told: Report) -> Iterator[str]:
-    """Universal time: whoever reads this may sit elsewhere, and logs are in it."""
-    if told.began is not None:
-        began, ended = (datetime.fromtimestamp(at, UTC) for at in (told.began, told.began + told.seconds))
+    began, ended = _moment(told, 0.0), _moment(told, told.seconds)
+    if began is not None and ended is not None:
         yield f"from {began:%Y-%m-%d %H:%M:%S}"
         yield f"to {ended:%Y-%m-%d %H:%M:%S} UTC" if ended.date() != began.date() else f"to {ended:%H:%M:%S} UTC"
 
 
-def _at(told: Report, seconds: float | None) -> str:
-    clock = "" if told.began is None else f" ({datetime.fromtimestamp(told.began + (seconds or 0), UTC):%H:%M:%S} UTC)"
-    return f"{span(seconds or 0.0)} after the run began{clock}"
+def _at(told: Report, seconds: float) -> str:
+    clock = f" ({_clock(told, seconds)} UTC)" if told.began is not None else ""
+    return f"{span(seconds)} after the run began{clock}"
+
+
+def _clock(told: Report, seconds: float) -> str:
+    moment = _moment(told, seconds)
+    return "-" if moment is None else f"{moment:%H:%M:%S}"
+
+
+def _moment(told: Report, seconds: float) -> datetime | None:
+    """Universal time: whoever reads this may sit elsewhere. None where the clock was no clock."""
+    try:
+        return None if told.began is None else datetime.fromtimestamp(told.began + seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
 def _failure(failure: FailureReport | None) -> Iterator[str]:
@@ -122,10 +134,13 @@ def _failure(failure: FailureReport | None) -> Iterator[str]:
 
 
 def _steered(told: Report) -> Iterator[str]:
-    rows = [(str(n), span(one.start), one.what, one.value) for n, one in enumerate(told.steered, 1)]
+    rows = [
+        (str(n), span(one.start), _clock(told, one.start), one.what, one.value)
+        for n, one in enumerate(told.steered, 1)
+    ]
     if rows:
         yield tag("h2", "Steered")
-        yield _table((">mark", ">heeded at", "what", "how"), rows)
+        yield _table((">mark", ">heeded at", ">UTC", "what", "how"), rows)
 
 
 def _left(lines: Sequence[str]) -> Iterator[str]:
@@ -146,6 +161,7 @@ def _jobs(told: Report) -> Iterator[str]:
     if not told.jobs:
         yield tag("p", "Nothing was begun.", class_="dim")
     if len(told.jobs) > 1:
+        yield tag("h3", "Jobs")
         yield _overview(told)
     for job in told.jobs:
         yield from _job(told, job)
@@ -175,7 +191,9 @@ def _job(told: Report, job: JobReport) -> Iterator[str]:
     if job.phases:
         yield from _figures(told, job)
         yield tag("h3", "Phases")
-        yield _table(PHASE_HEADS, [phase_row(phase, job.state == "rolled-back") for phase in job.phases])
+        undone = job.state == "rolled-back"
+        rows = [(*phase_row(phase, undone), _clock(told, phase.start)) for phase in job.phases]
+        yield _table((*PHASE_HEADS, ">begun at (UTC)"), rows)
     if job.rounds:
         yield tag("h3", "Rounds, while the job ran")
         yield _table(ROUND_HEADS, [_round(one) for one in job.rounds])

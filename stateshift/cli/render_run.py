@@ -24,7 +24,7 @@ TIMELINE = 24
 PHASE_HEADS = ("phase", ">begun at", ">took", ">steps", ">files", ">size")
 
 
-def report(told: Report, workdir: str, held: bool = False) -> Iterator[Block]:
+def report(told: Report, workdir: str, held: bool = False, page: str | None = None) -> Iterator[Block]:
     """What was done, when, and how long the job was down."""
     state = shown_state(told.state, held)
     yield Line(f"run {told.run}: {state}", TONES.get(state, "strong"))
@@ -38,7 +38,7 @@ def report(told: Report, workdir: str, held: bool = False) -> Iterator[Block]:
         yield from (Line(f"note: {redact(note)}", indent=2) for note in job.notes)
         yield from _left(job.left)
     yield from _left(told.left)
-    yield pairs(*_summary(told, workdir))
+    yield pairs(*_summary(told, workdir), ("report", page) if page else None)
 
 
 def _left(lines: Iterable[str]) -> Iterator[Block]:
