@@ -37,7 +37,7 @@ table { border-collapse: collapse; width: 100%; font-size: .88rem; font-variant-
 th { color: var(--dim); font-weight: 500; text-align: left; vertical-align: bottom; }
 th, td { padding: .28rem .7rem .28rem 0; border-bottom: 1px solid var(--line); }
 th:last-child, td:last-child { padding-right: 0; }
-td { white-space: nowrap; } td.text { white-space: normal; overflow-wrap: anywhere; min-width: 7rem; }
+td { white-space: nowrap; } td.text { white-space: normal; overflow-wrap: break-word; }
 .number { text-align: right; }
 td.drawn { width: 40%; min-width: 8rem; }
 td.between { color: var(--dim); text-align: center; }
@@ -63,7 +63,7 @@ svg .inside { fill: var(--inside); stroke: none; } svg .alarm { fill: var(--bad)
 .curve.left { stroke: var(--left); } .area.left { fill: var(--left); }
 @media (max-width: 30rem) {
   body { padding: 1rem .75rem 2rem; } h1 { font-size: 1.3rem; }
-  table { font-size: .75rem; } th, td { padding-right: .4rem; } td.text { min-width: 0; }
+  table { font-size: .75rem; } th, td { padding-right: .4rem; }
   .tiles { gap: .5rem; } svg { font-size: 11px; } svg.picture { margin-left: 68px; width: calc(100% - 80px); } }
 @media print {
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
