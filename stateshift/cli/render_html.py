@@ -95,7 +95,7 @@ def _downtime(told: Report) -> tuple[str, ...]:
 def _counted(job: JobReport) -> Iterator[str]:
     yield f"counted from the {since(job.downtime_from)}"
     if job.downtime_without_rounds is not None:
-        yield f"without rounds it would have been {span(job.downtime_without_rounds)} (reckoned)"
+        yield f"about {span(job.downtime_without_rounds)} had all of it been brought with the job down"
 
 
 def _when(told: Report) -> Iterator[str]:
