@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from stateshift.journal import PlanProgress, Progress, RunFailed, StepProgress, WaveGivenUp
 from stateshift.plan import PHASES, WHILE_IT_RUNS
 
+BROUGHT = ("copy", "transform", "publish")  # the phases that write the image
+
 
 @dataclass(frozen=True, slots=True)
 class PhaseReport:
@@ -79,6 +81,7 @@ class JobReport:
     failure: FailureReport | None = None
     rounds: tuple[RoundReport, ...] = ()
     downtime_without_rounds: float | None = None  # what the first round brought, brought with the job down, reckoned
+    downtime_start: float | None = None  # in seconds since the run began; known also while there is no end to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ class Report:
     left: tuple[str, ...]
     failure: FailureReport | None
     steered: tuple[SteeredReport, ...] = ()
+    began: float | None = None  # in seconds since 1970
 
 
 def summarize(progress: Progress) -> Report:
@@ -113,6 +117,7 @@ def summarize(progress: Progress) -> Report:
         steered=tuple(
             SteeredReport(round(one.at - progress.began, 3), one.what, one.value) for one in progress.steered
         ),
+        began=progress.began,
     )
 
 
@@ -143,11 +148,11 @@ def _told(failed: RunFailed | WaveGivenUp) -> FailureReport:
 def _job(progress: Progress, name: str) -> JobReport:
     plans = _plans(progress, name)
     phases = _phases(progress, plans)
-    down, down_from = _downtime([*_halts_of(progress, plans), *plans])
+    down, down_from, down_at = _downtime([*_halts_of(progress, plans), *plans])
     steps = [step for plan in plans for step in plan.steps.values()]
     idle = any(step.evidence and step.evidence.get("idle") for step in steps)
     entries = _entries(steps)
-    moved = [phase for phase in phases if phase.name in ("copy", "transform", "publish")]
+    moved = [phase for phase in phases if phase.name in BROUGHT]
     kept = [size for step in steps if step.state == "finished" for size in _kept(step)]
     rounds = _rounds(progress, name, plans)
     notes = ["the job restored its state and had nothing to read: no batch yet"] if idle else []
@@ -168,6 +173,7 @@ def _job(progress: Progress, name: str) -> JobReport:
         failure=_failure_of(progress, name),
         rounds=rounds,
         downtime_without_rounds=round(down + rounds[0].seconds, 3) if down is not None and rounds else None,
+        downtime_start=None if down_at is None else round(down_at - progress.began, 3),
     )
 
 
@@ -239,18 +245,21 @@ def _phase(name: str, steps: list[StepProgress], began: float) -> PhaseReport:
     )
 
 
-def _downtime(plans: list[PlanProgress]) -> tuple[float | None, str | None]:
-    """From the halt to the target job's first committed batch; None while one of the two is missing. Where the job was
-    stopped before the run, only the part that this run took is known, and it is said so."""
+def _downtime(plans: list[PlanProgress]) -> tuple[float | None, str | None, float | None]:
+    """From the halt to the target job's first committed batch: how long, from what on, and when that was; the first two
+    None while there is no batch. Where the job was stopped before the run, only the part that this run took is known,
+    and it is said so."""
     steps = [step for plan in plans for step in plan.steps.values() if step.evidence]
+    if any(step.state == "undone" for step in steps):
+        return None, None, None
     ends = [s.evidence["at"] for s in steps if s.evidence and s.phase == "confirm" and "at" in s.evidence]
-    if not ends or any(step.state == "undone" for step in steps):
-        return None, None
     stops = [(s, s.evidence) for s in steps if s.evidence and s.phase == "halt" and "state_before" in s.evidence]
     # An attempt that was cut short may have stopped the job already: then it is down since that one began.
     halts = [s.at for s, _ in stops if s.repeated]
     halts += [e["at"] for s, e in stops if not s.repeated and e["state_before"] in ("running", "queued", "unknown")]
+    if not ends:
+        return None, None, min(halts, default=None)
     if halts:
-        return round(max(ends) - min(halts), 3), "halt"
-    starts = [step.at for step in steps if step.phase != "prepare"]
-    return round(max(ends) - min(starts), 3), "start of the run: the job was stopped before"
+        return round(max(ends) - min(halts), 3), "halt", min(halts)
+    start = min(step.at for step in steps if step.phase != "prepare")
+    return round(max(ends) - start, 3), "start of the run: the job was stopped before", start

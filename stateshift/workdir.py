@@ -5,6 +5,7 @@
       journal          one record a line, each on disk before the next effect
       plans/0.json …   the adopted plans, each on disk before the record that adopts it
       report.json      the last report
+      report.html      the same as a page for people
       steer/           what is asked of the process at work from outside, and live.json its answer (`steering`)
       held             flocked by the process at work: it lets go when it dies, however it dies
       jobs/            what the clusters keep of the jobs they started
@@ -150,13 +151,25 @@ class Workdir:
 
     def write(self, name: str, value: Any) -> None:
         """Write a JSON file whole and durably."""
+        with self._whole(name) as file:
+            json.dump(value, file, indent=1, ensure_ascii=False)
+            file.write("\n")
+
+    def write_page(self, text: str) -> Path:
+        """Write `report.html` whole; where it is now."""
+        with self._whole("report.html") as file:
+            file.write(text)
+        return self.path / "report.html"
+
+    @contextmanager
+    def _whole(self, name: str) -> Iterator[IO[str]]:
+        """A file that is there under its name once it is whole, and durable."""
         path = self.path / name
         temporary = path.with_name(f".{path.name}.tmp")
         with _telling(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with temporary.open("w", encoding="utf-8", errors="surrogatepass") as file:
-                json.dump(value, file, indent=1, ensure_ascii=False)
-                file.write("\n")
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)

@@ -56,7 +56,19 @@ WHOLE = (
 def test_downtime_is_from_the_halt_to_the_first_batch_on_the_target() -> None:
     told = report(*WHOLE)
     assert (told.state, told.seconds, told.downtime_seconds) == ("finished", 31.0, 28.0)
-    assert told.jobs[0].downtime_from == "halt"
+    assert (told.jobs[0].downtime_from, told.jobs[0].downtime_start) == ("halt", 2.0)
+
+
+def test_a_job_that_was_stopped_and_not_seen_since_is_down_until_that_was_taken_back() -> None:
+    stopped = (plan(0, 101.0, "halt"), *step("halt", "halt/stop", 102.0, 1.0, 0, evidence=STOP))
+    job = report(*stopped, RunFailed(104.0, "StorageError", "full", None, 6, None)).jobs[0]
+    assert (job.downtime_seconds, job.downtime_from, job.downtime_start) == (None, None, 2.0)
+    back = report(*stopped, RollbackStarted(110.0), StepUndone(111.0, 0, "halt/stop", ())).jobs[0]
+    assert back.downtime_start is None
+
+
+def test_a_report_knows_when_its_run_began() -> None:
+    assert report().began == 100.0
 
 
 @pytest.mark.row("T-22")

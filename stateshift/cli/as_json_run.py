@@ -88,7 +88,7 @@ def estimate(proposed: Proposal) -> dict[str, Any] | None:
 
 
 def run(told: Report, workdir: str, held: bool = False) -> dict[str, Any]:
-    """What `apply`, `resume`, `rollback` and `status` print."""
+    """What `status` prints, and `apply`, `resume` and `rollback` with the page that they leave."""
     return {
         "run": told.run,
         "state": shown_state(told.state, held),
@@ -104,9 +104,16 @@ def run(told: Report, workdir: str, held: bool = False) -> dict[str, Any]:
     }
 
 
-def failed_run(told: Report, workdir: str, held: bool, caught: StateshiftError) -> dict[str, Any]:
+def ended_run(told: Report, workdir: str, page: str | None, held: bool = False) -> dict[str, Any]:
+    """What `apply`, `resume` and `rollback` print; `page` is None where it could not be written."""
+    return {**run(told, workdir, held), "report_html": page}
+
+
+def failed_run(
+    told: Report, workdir: str, page: str | None, held: bool, caught: StateshiftError
+) -> dict[str, Any]:
     """A run that stopped on the way: where it stands and why, in one document."""
-    return {**as_json.error(caught), **run(told, workdir, held)}
+    return {**as_json.error(caught), **ended_run(told, workdir, page, held)}
 
 
 def status(told: Report, workdir: str, held: bool, live: Live | None = None) -> dict[str, Any]:

@@ -23,9 +23,10 @@ TONES: dict[str, Tone] = {
     "failed": "bad", "damaged": "bad",
 }  # fmt: skip
 TIMELINE = 24
+PHASE_HEADS = ("phase", ">begun at", ">took", ">steps", ">files", ">size")
 
 
-def report(told: Report, workdir: str, held: bool = False) -> Iterator[Block]:
+def report(told: Report, workdir: str, held: bool = False, page: str | None = None) -> Iterator[Block]:
     """What was done, when, and how long the job was down."""
     state = shown_state(told.state, held)
     yield Line(f"run {told.run}: {state}", TONES.get(state, "strong"))
@@ -41,7 +42,7 @@ def report(told: Report, workdir: str, held: bool = False) -> Iterator[Block]:
         yield from (Line(f"note: {redact(note)}", indent=2) for note in job.notes)
         yield from _left(job.left)
     yield from _left(told.left)
-    yield pairs(*_summary(told, workdir))
+    yield pairs(*_summary(told, workdir), ("report", page) if page else None)
 
 
 def _left(lines: Iterable[str]) -> Iterator[Block]:
@@ -65,19 +66,19 @@ def _phases(phases: tuple[PhaseReport, ...], seconds: float, undone: bool) -> Ta
     """When each phase was at work, and a line that shows it."""
     # What was taken back may have been so days later: its line ends with its last phase.
     whole = max([0.0 if undone else seconds, *(phase.start + phase.seconds for phase in phases)])
-    rows = tuple(
-        (
-            phase.name,
-            span(phase.start),
-            span(phase.seconds),
-            Cell("undone", "dim") if undone else _steps(phase),
-            dash(phase.files, number),
-            dash(phase.bytes, size),
-            bar(phase.start, phase.seconds, whole, TIMELINE),
-        )
-        for phase in phases
+    rows = tuple((*phase_row(p, undone), bar(p.start, p.seconds, whole, TIMELINE)) for p in phases)
+    return Table((*PHASE_HEADS, "timeline"), rows)
+
+
+def phase_row(phase: PhaseReport, undone: bool) -> tuple[str | Cell, ...]:
+    return (
+        phase.name,
+        span(phase.start),
+        span(phase.seconds),
+        Cell("undone", "dim") if undone else _steps(phase),
+        dash(phase.files, number),
+        dash(phase.bytes, size),
     )
-    return Table(("phase", ">begun at", ">took", ">steps", ">files", ">size", "timeline"), rows)
 
 
 def _steps(phase: PhaseReport) -> str | Cell:
@@ -90,13 +91,13 @@ def _summary(told: Report, workdir: str) -> Iterator[tuple[str, str | Cell]]:
     down = [job for job in told.jobs if job.downtime_seconds is not None]
     for job in down:
         label = "downtime" if len(told.jobs) == 1 else f"downtime of {job.job}"
-        yield label, f"{span(job.downtime_seconds or 0.0)}, counted from the {_since(job.downtime_from)}"
+        yield label, f"{span(job.downtime_seconds or 0.0)}, counted from the {since(job.downtime_from)}"
         if job.downtime_without_rounds is not None:
             yield "", f"about {span(job.downtime_without_rounds)} had all of it been brought with the job down"
     yield "workdir", workdir
 
 
-def _since(start: str | None) -> str:
+def since(start: str | None) -> str:
     return f"{start or 'start'}, to the first batch committed on the target"
 
 

@@ -84,7 +84,7 @@ def _plain(block: Block) -> Iterator[str]:
         case Gap():
             yield ""
         case Line():
-            yield from (" " * block.indent + line for line in _harmless(block.text).split("\n"))
+            yield from (" " * block.indent + line for line in harmless(block.text).split("\n"))
         case Table():
             yield from _plain_table(block)
 
@@ -102,14 +102,14 @@ def _plain_table(table: Table) -> Iterator[str]:
 
 
 def _text(cell: str | Cell) -> str:
-    return _harmless(cell.text if isinstance(cell, Cell) else cell).replace("\n", " ")
+    return harmless(cell.text if isinstance(cell, Cell) else cell).replace("\n", " ")
 
 
 # What moves a terminal's cursor, or the direction of its text. Much of what we show comes out of files.
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
     """The text with characters that would do something, rather than be seen, as escapes."""
     if text.isprintable():
         return text
@@ -148,7 +148,7 @@ def coloured(blocks: Iterable[Block]) -> Iterator[RenderableType]:
             case Gap():
                 yield Text("")
             case Line():
-                text = Text(_harmless(block.text), STYLES[block.tone], overflow="fold")
+                text = Text(harmless(block.text), STYLES[block.tone], overflow="fold")
                 yield Padding(text, (0, 0, 0, block.indent), expand=False)
             case Table() if len(block.rows) > ROWS_MAX:
                 yield from (Text(line.rstrip(), overflow="fold") for line in _plain_table(block))

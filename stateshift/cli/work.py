@@ -14,12 +14,21 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from stateshift import migration
-from stateshift.cli import as_json_run, render_run
+from stateshift.cli import as_json_run, render_html, render_run
 from stateshift.cli.failing import tell
 from stateshift.cli.progress import watching
 from stateshift.cli.terminal import Terminal
 from stateshift.cli.text import Line
-from stateshift.errors import Complaint, FormatError, Interrupted, PlanError, SpecError, StateshiftError, VerifyError
+from stateshift.errors import (
+    Complaint,
+    FormatError,
+    Interrupted,
+    PlanError,
+    SpecError,
+    StateshiftError,
+    StorageError,
+    VerifyError,
+)
 
 if TYPE_CHECKING:
     from stateshift.migration import Doors
@@ -52,10 +61,11 @@ def carry_out(
     except BaseException:
         terminal.talk(render_run.resume_commands(path))
         raise
+    page = _left_page(terminal, workdir, told)
     if terminal.json:
-        terminal.document(as_json_run.run(told, path))
+        terminal.document(as_json_run.ended_run(told, path, page))
     else:
-        terminal.show(render_run.report(told, path))
+        terminal.show(render_run.report(told, path, page=page))
     return 0
 
 
@@ -69,14 +79,25 @@ def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int
     if not workdir.exists or migration.progress_of(workdir).state == "new":
         return tell(error, terminal)
     told, held = migration.status(workdir), workdir.held
+    page = None if held else _left_page(terminal, workdir, told)  # else the process at work leaves one
     if not terminal.json:
-        terminal.show(render_run.report(told, path, held))
-    code = tell(error, terminal, as_json_run.failed_run(told, path, held, error))
+        terminal.show(render_run.report(told, path, held, page))
+    code = tell(error, terminal, as_json_run.failed_run(told, path, page, held, error))
     resume, back, hint = render_run.command("resume", path), render_run.command("rollback", path), error.hint or ""
     if not held and told.state in ("failed", "interrupted", "running") and resume not in hint and back not in hint:
         stays = isinstance(error, STAYS) or "rollback" in hint
         terminal.talk([Line(f"take it back with: {back}" if stays else f"go on with: {resume}")])
     return code
+
+
+def _left_page(terminal: Terminal, workdir: Workdir, told: Report) -> str | None:
+    """Where the report's page is. That it could not be written is said, for whoever looks for it later finds the reason
+    in the log; it changes nothing of how the run ended."""
+    try:
+        return str(workdir.write_page(render_html.page(told)))
+    except (StorageError, OSError) as error:
+        terminal.say(f"there is no report.html: {error}")
+        return None
 
 
 @contextmanager
