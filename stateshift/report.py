@@ -185,7 +185,7 @@ def _kept(step: StepProgress) -> list[int]:
 
 def _rounds(progress: Progress, job: str, plans: list[PlanProgress]) -> tuple[RoundReport, ...]:
     """A look behind a round tells what that has left."""
-    left = {seen.round: seen for seen in reversed(progress.seen) if seen.job == job}
+    left = {seen.left.round: seen.left for seen in reversed(progress.seen) if seen.job == job}
     found = []
     for number, plan in enumerate((plan for plan in plans if plan.purpose == "warm" and plan.steps), 1):
         phase, after = _phase("", list(plan.steps.values()), progress.began), left.get(number)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from stateshift import plain
+from stateshift.survey import Left
 
 Cutover = Literal["ready", "now"]
 
@@ -42,20 +43,6 @@ class Wishes:
     paused: bool = False
     throttle: Throttle | None = None
     stop: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """What is still to be brought of a job, as of the last look: how long the job would be down for it, and how fast it
-    writes and we bring, where two looks tell."""
-
-    round: int
-    epoch: int | None
-    files: int
-    bytes: int
-    seconds: float
-    written_per_second: float | None = None
-    brought_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,10 +232,24 @@ class Brought:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """What is still to be brought of a job that runs, as of one look: for how long the job would be down for it, and
+    how fast it writes and we bring, where two looks tell."""
+
+    round: int
+    epoch: int | None
+    files: int
+    bytes: int
+    seconds: float
+    written_per_second: float | None = None
+    brought_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Everything a plan may know beside the spec. `at` is not part of any fingerprint. `brought` are the files that are
-    at the target already, by the location they came from and their path; `chains` what each shard of the last round's
-    image was folded from; `left` (location, path) what rounds have left at a target beside them."""
+    at the target already, by the location they came from and their path; `chains` what shards were folded from in each
+    round, the last one behind the others; `left` (location, path) what rounds have left at a target beside them."""
 
     source: Survey
     target: Survey

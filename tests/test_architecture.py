@@ -44,7 +44,7 @@ JOB_MAY_KNOW = ("spec", "survey", "formats", "errors", "plain")
 
 # The rooms of an engine, and its modules that are in none. Modules on one row may know each other, rooms may not.
 SPARK_ROWS = (
-    ("planner", "comparing", "copying", "transforms", "looks"),
+    ("planner", "publishing", "comparing", "copying", "transforms", "looks"),
     ("findings", "warming"),
     ("deep", "reshaping", "showing"),
     ("survey", "restart", "endpoints", "schemas"),
@@ -69,7 +69,7 @@ PURE_ROOMS = (
     *("errors", "plain", "spec", "survey", "formats", "step", "world", "plan", "report"),
     *("reconfigure", "strategies"),
 )
-PURE_IN_ENGINES = ("layout", "planner", "copying", "comparing", "transforms", "folding")
+PURE_IN_ENGINES = ("layout", "planner", "publishing", "copying", "comparing", "transforms", "folding")
 OUTSIDE = frozenset(
     (
         *("fsspec", "hdfs", "http", "aiohttp", "requests", "urllib3", "socket", "socketserver", "ssl", "select"),

@@ -178,6 +178,19 @@ def test_the_targets_job_is_up_before_the_old_one_is_stopped_and_released_behind
     assert report.jobs[0].phases[1].name == "prepare"
 
 
+def test_while_the_targets_job_comes_up_the_old_one_may_still_be_steered(tmp_path: Path) -> None:
+    """It has not been stopped: a pause, or a cut-over, is not refused."""
+    stage = Coming(tmp_path)
+    stage.waits = False
+    with pytest.raises(ClusterError):
+        stage.ground.apply(prepared_spec(mode="warm"))
+    progress = migration.progress_of(stage.ground.workdir())
+    assert any(step.phase == "prepare" for plan in progress.plans for step in plan.steps.values())
+    assert not any(map(migration.is_stopping, progress.plans))
+    stage.waits = True
+    stage.ground.rollback()
+
+
 def test_a_job_that_does_not_wait_is_stopped_again_and_the_old_one_runs_on(tmp_path: Path) -> None:
     stage = Coming(tmp_path)
     stage.waits = False

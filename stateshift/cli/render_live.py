@@ -12,7 +12,8 @@ from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
     from stateshift.report import Report
-    from stateshift.steering import Left, Live
+    from stateshift.steering import Live
+    from stateshift.survey import Left
 
 
 def live(told: Live) -> Iterator[Block]:

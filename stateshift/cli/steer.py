@@ -6,6 +6,7 @@ from __future__ import annotations
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+from stateshift import plain
 from stateshift.cli.text import Line
 
 if TYPE_CHECKING:
@@ -33,16 +34,7 @@ def asked(terminal: Terminal, workdir: Workdir, state: str, told: str, **more: A
 
 def left(live: Live | None) -> dict[str, Any]:
     """What is still to be brought of each job, where a run tells."""
-    if live is None:
-        return {"left": {}}
-    return {
-        "left": {
-            job: {"round": one.round, "epoch": one.epoch, "files": one.files, "bytes": one.bytes,
-                  "seconds": one.seconds, "written_per_second": one.written_per_second,
-                  "brought_per_second": one.brought_per_second}
-            for job, one in live.left.items()
-        }
-    }  # fmt: skip
+    return {"left": plain.to_plain(live.left) if live is not None else {}}
 
 
 def refuse_over(workdir: Workdir, what: str) -> Progress:
@@ -60,8 +52,7 @@ def refuse_over(workdir: Workdir, what: str) -> Progress:
 
 def is_halted(progress: Progress) -> bool:
     """Whether every job of the run that was followed has been stopped by now."""
-    from stateshift.plan import WHILE_IT_RUNS
+    from stateshift import migration
 
-    plans = [plan for plan in progress.plans if not plan.undone]
-    halted = {plan.job for plan in plans if plan.purpose not in WHILE_IT_RUNS and plan.steps}
+    halted = {plan.job for plan in progress.plans if migration.is_stopping(plan)}
     return all(job in halted for job in progress.jobs)

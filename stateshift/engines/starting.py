@@ -26,19 +26,8 @@ def prepared(job: JobSpec, facts: Facts, location: str, options: Mapping[str, An
     """Before the old job is stopped: the new one comes up, and waits. Nothing where the spec does not ask for it."""
     if job.submit is None or job.target_cluster is None or not job.submit.prepare:
         return
-    yield Phase("prepare", (
-        PrepareJob(
-            name="prepare/job",
-            cluster=job.target_cluster,
-            job=job.name,
-            location=location,
-            connection=job.connection,
-            options=options,
-            environment=job.submit.environment,
-            seconds_max=job.submit.seconds_max,
-            attempt=facts.attempt,
-        ),
-    ))  # fmt: skip
+    how = _started(job, facts, location, options)
+    yield Phase("prepare", (PrepareJob(name="prepare/job", seconds_max=job.submit.seconds_max, **how),))
 
 
 def start(
@@ -53,16 +42,7 @@ def start(
     if job.submit is None or job.target_cluster is None:
         return
     submit = SubmitJob(
-        name="submit/job",
-        cluster=job.target_cluster,
-        job=job.name,
-        location=location,
-        connection=job.connection,
-        options=options,
-        environment=job.submit.environment,
-        attempt=facts.attempt,
-        fences=fences,
-        prepared=job.submit.prepare,
+        name="submit/job", fences=fences, prepared=job.submit.prepare, **_started(job, facts, location, options)
     )
     yield Phase("submit", (submit,))
     if awaited is not None:
@@ -79,3 +59,17 @@ def start(
                 attempt=facts.attempt,
             ),
         ))  # fmt: skip
+
+
+def _started(job: JobSpec, facts: Facts, location: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """How the job is started, whether early or when its image is there: the second recognises the first."""
+    assert job.submit is not None and job.target_cluster is not None, "only a job that is to be started"
+    return {
+        "cluster": job.target_cluster,
+        "job": job.name,
+        "location": location,
+        "connection": job.connection,
+        "options": options,
+        "environment": job.submit.environment,
+        "attempt": facts.attempt,
+    }

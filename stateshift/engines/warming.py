@@ -34,16 +34,12 @@ def _bare(files: Iterable[FileInfo]) -> tuple[FileInfo, ...]:
     return tuple(FileInfo(*file[:3]) for file in files)
 
 
-def is_there(facts: Facts, source: str, path: str) -> bool:
-    return (source, path) in facts.brought
-
-
 def still_to_copy(facts: Facts, copied: Copies) -> Copies:
     """The same, without the files that are there already. What is left is bundled anew: little of it lay beside much
     that is not, and a bundle's files are copied at the same time, but few bundles are."""
     if not facts.brought:
         return copied
-    left = ((g, tuple(f for f in g.files if not is_there(facts, g.source, f.path))) for g in copied.groups)
+    left = ((g, tuple(f for f in g.files if (g.source, f.path) not in facts.brought)) for g in copied.groups)
     groups = tuple(replace(group, files=files) for group, files in left)
     return replace(copied, groups=groups, steps=copy_steps(groups))
 

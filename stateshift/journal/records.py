@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from stateshift.survey import Left
+
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
@@ -93,19 +95,12 @@ class PlanFinished:
 
 @dataclass(frozen=True, slots=True)
 class RoundSeen:
-    """What was left to bring of a running job before its next round, or before it was stopped: how long that would take
-    with the job down. The rates are told once two looks tell them."""
+    """A look at a job that runs, before its next round, or before it was stopped."""
 
     kind: ClassVar[str] = "round-seen"
     at: float
     job: str
-    round: int
-    epoch: int | None
-    files: int
-    bytes: int
-    seconds: float
-    written_per_second: float | None = None
-    brought_per_second: float | None = None
+    left: Left
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@
 from stateshift.migration.calls import Verdict, apply, progress_of, resume, rollback, spec_of, status, verify
 from stateshift.migration.doors import Doors, real_doors, world_of
 from stateshift.migration.enlisting import enlisted, places_of
+from stateshift.migration.halting import is_stopping
 from stateshift.migration.proposing import (
     Proposal,
     decode_proposal,
@@ -35,6 +36,7 @@ __all__ = [
     "encode_proposal",
     "enlisted",
     "gather",
+    "is_stopping",
     "jobs_of",
     "places_of",
     "progress_of",

@@ -38,7 +38,7 @@ class Arrivals:
 
     files: dict[tuple[str, str], _Arrived] = field(default_factory=dict)
     written: dict[str, set[str]] = field(default_factory=dict)
-    chains: dict[str, ShardFiles] = field(default_factory=dict)
+    chains: list[ShardFiles] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.written)
@@ -79,11 +79,7 @@ def _add(found: Arrivals, step: BringFiles, progress: PlanProgress) -> None:
     items = {item.path: item for item in step.items}
     for path, _, digest in evidence["files"]:
         found.files[step.source, path] = _Arrived(step, items[path], digest, evidence["stamps"][path])
-    found.chains.update({_place(chain): chain for chain in step.shards})
-
-
-def _place(chain: ShardFiles) -> str:
-    return f"{chain.operator}/{chain.store}/{chain.shard}/{chain.files[0].rpartition('state/')[0]}"
+    found.chains += step.shards
 
 
 def with_arrivals(facts: Facts, found: Arrivals) -> Facts:
@@ -105,7 +101,7 @@ def with_arrivals(facts: Facts, found: Arrivals) -> Facts:
         target=_without(facts.target, found),
         data=tuple((one, _without(other, found)) for one, other in facts.data),
         brought=brought,
-        chains=tuple(found.chains.values()),
+        chains=tuple(found.chains),
         left=left,
     )
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stateshift import executor
+from stateshift.journal import PlanProgress
 from stateshift.migration.working import Working
 from stateshift.plan import WHILE_IT_RUNS, Plan
 from stateshift.spec import JobSpec
@@ -60,6 +61,12 @@ class Halting(Working):
     def _was_prepared_and_undone(self, number: int) -> bool:
         plan = self.journal.progress.plans[number]
         return plan.purpose == "halt" and plan.undone and any(s.phase == "prepare" for s in plan.steps.values())
+
+
+def is_stopping(plan: PlanProgress) -> bool:
+    """Whether this plan has begun with what the job does not run on for."""
+    begun = plan.purpose not in WHILE_IT_RUNS and any(step.phase != "prepare" for step in plan.steps.values())
+    return begun and not plan.undone
 
 
 def _attempted(halt: Plan, attempt: int) -> Plan:

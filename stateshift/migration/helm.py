@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from stateshift.journal import Journal, Steered
 from stateshift.spec import Spec
-from stateshift.steering import Left, Live, Steering, Throttle, Wishes
+from stateshift.steering import Live, Steering, Throttle, Wishes
 from stateshift.storage.wrappers import Pace
+from stateshift.survey import Left
 from stateshift.world import Clock, Limits, Meter
 
 SECONDS_BETWEEN_LOOKS = 0.2

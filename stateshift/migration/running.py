@@ -30,7 +30,7 @@ from stateshift.journal import (
     WaveGivenUp,
 )
 from stateshift.migration.doors import Doors
-from stateshift.migration.halting import Halting
+from stateshift.migration.halting import Halting, is_stopping
 from stateshift.migration.proposing import Proposal, decode_proposal, refuse
 from stateshift.migration.refusing import Refusing
 from stateshift.migration.warming import Warming
@@ -143,9 +143,8 @@ class Run(Halting):
 
     def _moves_warm(self, job: JobSpec) -> bool:
         """Whether it is still to be followed while it runs: it was not stopped yet, or has been started again."""
-        plans = [plan for plan in self.journal.progress.plans_of((job.name,)) if plan.purpose not in WHILE_IT_RUNS]
-        steps = plans[-1].steps.values() if plans and not plans[-1].undone else ()
-        return self.proposed(job, "warm") is not None and all(step.phase == "prepare" for step in steps)
+        plans = self.journal.progress.plans_of((job.name,))
+        return self.proposed(job, "warm") is not None and not any(map(is_stopping, plans))
 
     def _done(self, job: JobSpec) -> bool:
         last = next(reversed(self.journal.progress.plans_of((job.name,))), None)

@@ -23,8 +23,7 @@ from stateshift.migration.halting import Halting
 from stateshift.plan import Plan
 from stateshift.spec import JobSpec
 from stateshift.spec.warm import NEVER, READY, TOLD, seconds_of, window_of
-from stateshift.steering import Left
-from stateshift.survey import Facts
+from stateshift.survey import Facts, Left
 
 RUNS = ("running", "queued", "unknown")
 PATIENCE = 3  # rounds after which no less was left than before
@@ -96,10 +95,7 @@ class Warming:
         left = replace(left, written_per_second=self._written(before, left, now))
         one = Seen(job, plan, left, now, runs, facts)
         if not before or before[-1].left.round != left.round or before[-1].left.bytes != left.bytes:
-            self.run.journal.append(RoundSeen(
-                now, job.name, left.round, left.epoch, left.files, left.bytes, left.seconds, left.written_per_second,
-                left.brought_per_second,
-            ))  # fmt: skip
+            self.run.journal.append(RoundSeen(now, job.name, left))
         before.append(one)
         del before[:-8]
         self.run.telling.left(job.name, left)
@@ -130,9 +126,9 @@ class Warming:
         wish = self.run.helm.wishes.cutover
         if wish == "now":
             return True
-        if not any(one.runs for one in seen) and wish is None and any(one.job.cutover == NEVER for one in seen):
-            return False  # a job that failed: whoever keeps a standby of it decides what becomes of it
         if not any(one.runs for one in seen):
+            if wish is None and any(one.job.cutover == NEVER for one in seen):
+                return False  # a job that failed: whoever keeps a standby of it decides what becomes of it
             self.run.say(f"{_names(seen)}: no longer running, so there is no need for another round")
             return True
         ready = all(self._is_ready(one) for one in seen)

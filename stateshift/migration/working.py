@@ -44,11 +44,12 @@ class Working:
         back is planned anew, since its job has gone on."""
         for plan in reversed(self.journal.progress.plans_of((job.name,))):
             if plan.purpose in purposes and (plan.purpose == "halt" or not plan.undone):
-                return plan.plan, self.workdir.read_plan(plan.plan, plan.fingerprint)
+                return plan.plan, self.plan_of(plan)
         return None
 
     def adopt(self, plan: Plan) -> tuple[int, Plan]:
         number = len(self.journal.progress.plans)
+        self._plans[number] = plan
         self.workdir.write_plan(number, plan)
         steps = sum(len(phase.steps) for phase in plan.phases)
         self.journal.append(

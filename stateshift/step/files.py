@@ -23,6 +23,9 @@ from stateshift.world import World
 # From so many on a step's target is listed once, for all steps, instead of asked for each file.
 LISTED_FILES = 16
 
+# From here on a file is worth the question for its storage's own checksum, two requests on each side.
+LARGE_BYTES = 1024 * 1024
+
 
 class Rename(NamedTuple):
     """One file on its way from one path to another, both below the same location."""
@@ -32,8 +35,30 @@ class Rename(NamedTuple):
     size: int
 
 
+class Bundle:
+    """The part of a step that writes files to the same paths below its target."""
+
+    __slots__ = ()
+    target: str
+    items: tuple[FileInfo, ...]
+
+    @property
+    def files(self) -> int:
+        return len(self.items)
+
+    @property
+    def bytes(self) -> int:
+        return sum(item.size for item in self.items)
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        return files_hold(world, self.target, evidence)
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        return remove_ours(world, self.target, tuple(i.path for i in self.items), evidence)
+
+
 @dataclass(frozen=True, slots=True)
-class CopyFiles:
+class CopyFiles(Bundle):
     """Stream a bundle of files from one location to another, each to the same path. What makes an image visible has
     to be `whole`: durable before it is seen, so that a power cut leaves no half of it."""
 
@@ -44,14 +69,6 @@ class CopyFiles:
     items: tuple[FileInfo, ...]
     keep_times: bool = False
     whole: bool = False
-
-    @property
-    def files(self) -> int:
-        return len(self.items)
-
-    @property
-    def bytes(self) -> int:
-        return sum(item.size for item in self.items)
 
     def describe(self) -> str:
         return f"copy {paths_told(tuple(i.path for i in self.items))} to {self.target}"
@@ -68,12 +85,6 @@ class CopyFiles:
         written = each(world, self.items, copy, source, target, size=lambda item: item.size)
         target.sync()
         return {"files": [list(file) for file in written]}
-
-    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        return files_hold(world, self.target, evidence)
-
-    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        return remove_ours(world, self.target, tuple(i.path for i in self.items), evidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +262,12 @@ def digest_of(content: Iterator[bytes]) -> tuple[int, str]:
         digest.update(chunk)
         size += len(chunk)
     return size, digest.hexdigest()
+
+
+def same_checksum(source: Storage, target: Storage, path: str) -> bool:
+    """Whether both sides hold the same bytes, by the storages' own word. Where one has none, nobody knows."""
+    kept = source.checksum(path)
+    return kept is not None and kept == target.checksum(path)
 
 
 def _may_hold(world: World, target: Storage, path: str, files: int) -> bool:

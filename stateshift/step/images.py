@@ -15,7 +15,7 @@ from mmh3 import mmh3_x64_128_digest
 
 from stateshift.errors import FormatError, MissingFile, VerifyError
 from stateshift.step.at_once import each
-from stateshift.step.files import digest_of
+from stateshift.step.files import LARGE_BYTES, digest_of, same_checksum
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
 from stateshift.survey import ShardFiles
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from stateshift.formats.blocks import Block
 
 Fold = dict[str, list[int]]
-
-# From here on a file is worth the question for its storage's own checksum, two requests on each side.
-LARGE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +170,7 @@ def _sum_of_hashes(store: str, block: Block) -> int:
 
 def _compare_bytes(source: Storage, target: Storage, path: str, large: bool, step: str) -> bool:
     """Whether the storages' own checksums were enough. Asking for those of small files costs what reading them does."""
-    kept = source.checksum(path) if large else None
-    if kept is not None and kept == target.checksum(path):
+    if large and same_checksum(source, target, path):
         return True
     here, there = digest_of(source.chunks(path)), digest_of(target.chunks(path))
     if here != there:

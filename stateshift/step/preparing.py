@@ -18,7 +18,7 @@ from stateshift.errors import ClusterError
 from stateshift.formats.marks import WAIT, WAITING, is_meant
 from stateshift.step.marks import NoFiles, content_of, forget_marks
 from stateshift.step.protocol import Discrepancy, Evidence
-from stateshift.step.starting import LOG_LINES, first_tag, without_frames
+from stateshift.step.starting import LOG_LINES, first_tag, stopped, without_frames
 from stateshift.world import World
 
 
@@ -75,14 +75,6 @@ class PrepareJob(NoFiles):
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         cluster, tag = world.cluster(self.cluster), first_tag(world, self.job, self.attempt)
         if cluster.find(tag).state is not JobState.ABSENT:
-            after = cluster.stop(StopRequest(self.job, self.location, tag, options=self.options))
-            if after.state.alive:
-                raise ClusterError(
-                    f"{self.job}, which waits for its image on {self.cluster}, is still {after.state} after it was "
-                    "asked to stop",
-                    cluster=self.cluster,
-                    job=self.job,
-                    hint="stop it by hand, then `stateshift resume WORKDIR` goes on taking back",
-                )
+            stopped(cluster, self.cluster, StopRequest(self.job, self.location, tag, options=self.options))
         forget_marks(world.storage(self.location))
         return []

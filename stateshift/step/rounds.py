@@ -14,19 +14,25 @@ from typing import ClassVar
 
 from stateshift.errors import MissingFile
 from stateshift.step.at_once import each
-from stateshift.step.files import digest_of, files_hold, paths_told, reading, remove_ours, settle
+from stateshift.step.files import (
+    LARGE_BYTES,
+    Bundle,
+    digest_of,
+    files_hold,
+    paths_told,
+    reading,
+    same_checksum,
+    settle,
+)
 from stateshift.step.marks import NoFiles
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
 from stateshift.storage.protocol import Storage
 from stateshift.survey import FileInfo, ShardFiles
 from stateshift.world import World
 
-# From here on a file is worth the question for its storage's own checksum.
-LARGE_BYTES = 1024 * 1024
-
 
 @dataclass(frozen=True, slots=True)
-class BringFiles:
+class BringFiles(Bundle):
     """Stream a bundle of files to the same paths while their job runs. `shards` are the chains that they belong to, as
     of this round; `anchors` files that stay what they are for as long as the job does not go back behind this round."""
 
@@ -39,14 +45,6 @@ class BringFiles:
     anchors: tuple[FileInfo, ...] = ()
     keep_times: bool = False
     read_back: bool = True
-
-    @property
-    def files(self) -> int:
-        return len(self.items)
-
-    @property
-    def bytes(self) -> int:
-        return sum(item.size for item in self.items)
 
     def describe(self) -> str:
         return f"bring {paths_told(tuple(i.path for i in self.items))} to {self.target} while the job runs"
@@ -77,17 +75,10 @@ class BringFiles:
         target.remove(item.path)
         return None
 
-    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        return files_hold(world, self.target, evidence)
-
-    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        return remove_ours(world, self.target, tuple(i.path for i in self.items), evidence)
-
 
 def _is_whole(source: Storage, target: Storage, written: FileEvidence) -> bool:
     """Whether the target holds what was read: by the storages' own word on the content, or by reading it again."""
-    kept = source.checksum(written.path) if written.size >= LARGE_BYTES else None
-    if kept is not None and kept == target.checksum(written.path):
+    if written.size >= LARGE_BYTES and same_checksum(source, target, written.path):
         return True
     return digest_of(target.chunks(written.path)) == (written.size, written.digest)
 

@@ -94,15 +94,7 @@ class SubmitJob(NoFiles):
             forget_marks(world.storage(self.location))
         if evidence is None and status.state is JobState.ABSENT:
             return []
-        after = cluster.stop(StopRequest(self.job, self.location, tag, options=self.options))
-        if after.state.alive:
-            # Its image must not be pulled from under it, nor the old job be started beside it.
-            raise ClusterError(
-                f"{self.job} is still {after.state} on {self.cluster} after it was asked to stop",
-                cluster=self.cluster,
-                job=self.job,
-                hint="stop it by hand, then `stateshift resume WORKDIR` goes on taking back",
-            )
+        stopped(cluster, self.cluster, StopRequest(self.job, self.location, tag, options=self.options))
         return []
 
 
@@ -192,6 +184,19 @@ class AwaitProgress(NoFiles):
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         return []
+
+
+def stopped(cluster: Cluster, name: str, request: StopRequest) -> None:
+    """Return when a job that we started runs no more: its image must not be pulled from under it, nor the old job be
+    started beside it."""
+    after = cluster.stop(request)
+    if after.state.alive:
+        raise ClusterError(
+            f"{request.job} is still {after.state} on {name} after it was asked to stop",
+            cluster=name,
+            job=request.job,
+            hint="stop it by hand, then `stateshift resume WORKDIR` goes on taking back",
+        )
 
 
 def without_frames(log: str) -> str:

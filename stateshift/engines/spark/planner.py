@@ -13,8 +13,6 @@ A job that still runs gets a halt plan and, provisionally, the move plan of what
 from __future__ import annotations
 
 import itertools
-import json
-import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -23,13 +21,14 @@ from stateshift.engines.bundles import PIECES_MAX, Copies, bundled, copies, shar
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings import moves
 from stateshift.engines.spark.places import Rewriting, rewriting_of, with_changes
+from stateshift.engines.spark.publishing import index_step, owners_kept, publish
 from stateshift.engines.spark.reshaping import in_place
 from stateshift.engines.spark.reshaping.files import Reshaping, reshaping_of
 from stateshift.engines.spark.reshaping.log_changes import KEEP
 from stateshift.engines.spark.warming import round_of, warmed
 from stateshift.engines.starting import Awaited, prepared, start
 from stateshift.engines.warming import bare, kept, still_to_copy
-from stateshift.formats.marks import FOLDER, IDLE, INDEX, encode_index
+from stateshift.formats.marks import FOLDER, IDLE
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.spec import JobSpec, Spec
 from stateshift.spec.warm import NEVER
@@ -37,14 +36,11 @@ from stateshift.spec.waves import sharing
 from stateshift.step import (
     AnyStep,
     CompareImages,
-    CopyFiles,
     FenceSource,
-    KeepOwners,
     MoveFiles,
     Rename,
     StopJob,
     TransformShard,
-    WriteFile,
 )
 from stateshift.survey import Facts, Finding, Image, Survey
 
@@ -81,7 +77,7 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     wanted |= {(file.source, file.target_path) for file in rewriting.files}
     phases = phases_of(
         Phase("transform", tuple(_transforms(rewriting))),
-        Phase("publish", tuple(_publish(spec, job, facts, images, reshaping)), ordered=True),
+        Phase("publish", tuple(publish(spec, job, facts, images, reshaping)), ordered=True),
         Phase("retire", tuple(replace(step, name=f"retire/{n}", items=())
                               for n, step in enumerate(kept(facts, frozenset(wanted))))),
     )  # fmt: skip
@@ -134,8 +130,8 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     if job.target is None and reshaping.shards:
         return _plan(job, facts, _in_place(spec, job, facts, images, reshaping), found)
     if job.target is None:
-        publish = Phase("publish", tuple(_index_step(spec, job, facts)), ordered=True)
-        return _plan(job, facts, phases_of(halt, publish, *_start(job, facts, images)), found)
+        published = Phase("publish", tuple(index_step(spec, job, facts)), ordered=True)
+        return _plan(job, facts, phases_of(halt, published, *_start(job, facts, images)), found)
     replaced = frozenset((facts.source.location, path) for path in reshaping.replaced)
     whole = copies(job, facts, images, rewriting.paths | replaced)
     copied = still_to_copy(facts, whole)
@@ -145,7 +141,7 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         Phase("copy", (*kept(facts, wanted), *copied.steps)),
         Phase("transform", (*_transforms(rewriting), *reshaping.steps, *_renamed(facts, reshaping, rewriting))),
         Phase("compare", tuple(_compares(job, facts, images, copied, reshaping))),
-        Phase("publish", (*_publish(spec, job, facts, images, reshaping), *_kept(job, facts)), ordered=True),
+        Phase("publish", (*publish(spec, job, facts, images, reshaping), *owners_kept(job, facts)), ordered=True),
         *_start(job, facts, images),
     )
     return _plan(job, facts, phases, found)
@@ -163,7 +159,7 @@ def _in_place(
         Phase("halt", tuple(fences), ordered=True),
         Phase("transform", reshaping.steps),
         Phase("compare", reshaping.compares if job.verify != "none" else ()),
-        Phase("publish", (*in_place.lifted(fences), *_index_step(spec, job, facts)), ordered=True),
+        Phase("publish", (*in_place.lifted(fences), *index_step(spec, job, facts)), ordered=True),
         *_start(job, facts, images),
         Phase("retire", aside),
     )
@@ -313,80 +309,10 @@ def _compares(
                 yield CompareImages(next(numbers), layout.ENGINE, group.source, group.target, (), None, paths, {}, size)
 
 
-def _publish(
-    spec: Spec, job: JobSpec, facts: Facts, images: tuple[Image, ...], reshaping: Reshaping
-) -> Iterator[AnyStep]:
-    """The name index, then ids and offsets of every query, and only then the commits. What is copied as it is goes
-    together: on HDFS a small file is mostly waited for."""
-    yield from _index_step(spec, job, facts)
-    firsts = [
-        (image, layout.under(image.path, path))
-        for image in images
-        if image.epoch is not None
-        for path in layout.first_read(image.epoch, moves.kept_batch(job, image))
-    ]
-    commits = [(i, path) for i, path in firsts if path == layout.under(i.path, layout.commit_path(i.epoch or 0))]
-    others = [pair for pair in firsts if pair not in commits]
-    names = (f"publish/{number}" for number in itertools.count())
-    yield from _published(names, job, facts, others, reshaping)
-    yield from _published(names, job, facts, commits, reshaping, whole=True)
-
-
-def _published(
-    names: Iterator[str], job: JobSpec, facts: Facts, firsts: list[tuple[Image, str]], reshaping: Reshaping,
-    whole: bool = False,
-) -> Iterator[AnyStep]:
-    """Files of which none has to be there before another."""
-    infos = {file.path: file for survey in (facts.source, *facts.merges) for file in survey.files}
-    source, target = facts.source.location, facts.target.location
-    copied = []
-    for image, path in firsts:
-        if job.mode == "fork" and path == layout.under(image.path, layout.METADATA):
-            content = json.dumps({"id": _forked_id(image, facts)}, separators=(",", ":"))
-            yield WriteFile.of(next(names), target, path, content.encode())
-        elif path in reshaping.logs:
-            change = reshaping.logs[path]
-            inputs = change.inputs or (infos[path],)
-            yield TransformShard(
-                next(names), change.transform, change.options, change.source or source, inputs, target, (change.path,),
-                whole,
-            )  # fmt: skip
-        else:
-            copied.append(infos[path])
-    for bundle in bundled(copied):
-        yield CopyFiles(next(names), source, target, tuple(bundle), whole=whole)
-
-
-def _kept(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
-    """Last of all, when every file is there, and before a job may want to write beside them."""
-    owner, permissions = "owner" in job.keep, "permissions" in job.keep
-    moved = [(facts.source.location, facts.target.location)]
-    moved += [(a.location, b.location) for data, (a, b) in zip(job.data, facts.data, strict=True) if data.copy]
-    for number, (source, target) in enumerate(moved if job.keep else ()):
-        yield KeepOwners(f"publish/owners-{number}", source, target, owner, permissions)
-
-
-def _forked_id(image: Image, facts: Facts) -> str:
-    """A fork is another query: idempotent sinks must not take it for the first. The same fork gets the same id."""
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{image.identity} {facts.target.location} {image.path}"))
-
-
-def _index_step(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
-    names = moves.directories(spec, job, facts)
-    if not names:
-        return
-    location = facts.target.location if job.target else facts.source.location
-    content = encode_index(names)
-    held = facts.source.names if job.target is None else None
-    if held != names:
-        replaces = encode_index(held).decode() if held else None
-        yield WriteFile.of("publish/index", location, INDEX, content, replaces)
-
-
 def _start_phases(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Phase, ...]:
     """`restart: false`: the first deployment. The name index, and the job is started."""
-    publish = Phase("publish", tuple(_index_step(spec, replace(job, target=None), facts)), ordered=True)
-    return phases_of(publish, *_start(replace(job, target=None), facts, facts.source.images))
+    published = Phase("publish", tuple(index_step(spec, replace(job, target=None), facts)), ordered=True)
+    return phases_of(published, *_start(replace(job, target=None), facts, facts.source.images))
 
 
 def _start(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[Phase]:

@@ -61,22 +61,15 @@ def _gone_on(
 ) -> tuple[str, ...] | None:
     """The chain of an earlier round and the changes since, up to the version; None where one is missing. Under
     checkpoint format 2 a change file's name has to be told by another, and the source's own chain is taken."""
-    last = classify(_inside(chain.files[-1], chain))
-    first = _version(chain)
-    if any(path not in there for path in chain.files) or last.uuid or first is None:
+    changes = [place for path in chain.files if (place := classify(_inside(path, chain))).kind != "sst"]
+    first = max((place.version for place in changes if place.version is not None), default=None)
+    if first is None or any(place.uuid for place in changes) or any(path not in there for path in chain.files):
         return None
     folder, ending = _folder(chain), _ending(chain.files[0])
     since = tuple(f"{folder}/{number}.{ending}" for number in range(first + 1, version + 1))
     if first > version or any(path not in infos and path not in there for path in since):
         return None
     return (*chain.files, *since)
-
-
-def _version(chain: ShardFiles) -> int | None:
-    """Of the last change, or of the snapshot where there is none."""
-    versions = [classify(_inside(path, chain)) for path in chain.files]
-    numbers = [place.version for place in versions if place.kind != "sst" and place.version is not None]
-    return max(numbers, default=None)
 
 
 def _inside(path: str, chain: ShardFiles) -> str:

@@ -1,0 +1,87 @@
+"""How an image becomes visible: its name index, ids and offsets of all queries, and last of all the commits. Pure."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import uuid
+from collections.abc import Iterator
+
+from stateshift.engines.bundles import bundled
+from stateshift.engines.spark import layout
+from stateshift.engines.spark.findings import moves
+from stateshift.engines.spark.reshaping.files import Reshaping
+from stateshift.formats.marks import INDEX, encode_index
+from stateshift.spec import JobSpec, Spec
+from stateshift.step import AnyStep, CopyFiles, KeepOwners, TransformShard, WriteFile
+from stateshift.survey import Facts, Image
+
+
+def publish(
+    spec: Spec, job: JobSpec, facts: Facts, images: tuple[Image, ...], reshaping: Reshaping
+) -> Iterator[AnyStep]:
+    """The name index, then ids and offsets of every query, and only then the commits. What is copied as it is goes
+    together: on HDFS a small file is mostly waited for."""
+    yield from index_step(spec, job, facts)
+    firsts = [
+        (image, layout.under(image.path, path))
+        for image in images
+        if image.epoch is not None
+        for path in layout.first_read(image.epoch, moves.kept_batch(job, image))
+    ]
+    commits = [(i, path) for i, path in firsts if path == layout.under(i.path, layout.commit_path(i.epoch or 0))]
+    others = [pair for pair in firsts if pair not in commits]
+    names = (f"publish/{number}" for number in itertools.count())
+    yield from _published(names, job, facts, others, reshaping)
+    yield from _published(names, job, facts, commits, reshaping, whole=True)
+
+
+def _published(
+    names: Iterator[str], job: JobSpec, facts: Facts, firsts: list[tuple[Image, str]], reshaping: Reshaping,
+    whole: bool = False,
+) -> Iterator[AnyStep]:
+    """Files of which none has to be there before another."""
+    infos = {file.path: file for survey in (facts.source, *facts.merges) for file in survey.files}
+    source, target = facts.source.location, facts.target.location
+    copied = []
+    for image, path in firsts:
+        if job.mode == "fork" and path == layout.under(image.path, layout.METADATA):
+            content = json.dumps({"id": _forked_id(image, facts)}, separators=(",", ":"))
+            yield WriteFile.of(next(names), target, path, content.encode())
+        elif path in reshaping.logs:
+            change = reshaping.logs[path]
+            inputs = change.inputs or (infos[path],)
+            yield TransformShard(
+                next(names), change.transform, change.options, change.source or source, inputs, target, (change.path,),
+                whole,
+            )  # fmt: skip
+        else:
+            copied.append(infos[path])
+    for bundle in bundled(copied):
+        yield CopyFiles(next(names), source, target, tuple(bundle), whole=whole)
+
+
+def owners_kept(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
+    """Last of all, when every file is there, and before a job may want to write beside them."""
+    owner, permissions = "owner" in job.keep, "permissions" in job.keep
+    moved = [(facts.source.location, facts.target.location)]
+    moved += [(a.location, b.location) for data, (a, b) in zip(job.data, facts.data, strict=True) if data.copy]
+    for number, (source, target) in enumerate(moved if job.keep else ()):
+        yield KeepOwners(f"publish/owners-{number}", source, target, owner, permissions)
+
+
+def _forked_id(image: Image, facts: Facts) -> str:
+    """A fork is another query: idempotent sinks must not take it for the first. The same fork gets the same id."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{image.identity} {facts.target.location} {image.path}"))
+
+
+def index_step(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
+    names = moves.directories(spec, job, facts)
+    if not names:
+        return
+    location = facts.target.location if job.target else facts.source.location
+    content = encode_index(names)
+    held = facts.source.names if job.target is None else None
+    if held != names:
+        replaces = encode_index(held).decode() if held else None
+        yield WriteFile.of("publish/index", location, INDEX, content, replaces)
