@@ -37,12 +37,13 @@ from stateshift.step import (
     FenceSource,
     Fleet,
     LiftFence,
+    StageFiles,
     TransformShard,
     WriteFile,
 )
 from stateshift.world import World
 
-WRITERS = (BringFiles, CopyFiles, TransformShard, WriteFile)
+WRITERS = (BringFiles, CopyFiles, StageFiles, TransformShard, WriteFile)
 
 
 # Steps that decode what they read, and so much that they hold piles of it.

@@ -82,6 +82,10 @@ def test_what_does_not_change_is_brought_before_the_job_is_stopped(stage: Stage)
     copied = [i for p in moved["phases"] if p["name"] == "copy" for s in p["steps"] if s["kind"] == "CopyFiles"
               for i in s["items"]]  # fmt: skip
     assert sorted(item[0] for item in copied) == ["state/0/0/13.delta", "state/0/1/13.delta"], "the last batch's"
+    kinds = {p["name"]: [s["kind"] for s in p["steps"]] for p in moved["phases"]}
+    assert "halt" not in kinds and "FenceSource" in kinds["copy"], "as long as the last files take, and no longer"
+    assert kinds["copy"].count("StageFiles") == kinds["publish"].count("CopyFiles") > 0
+    assert not any(path.startswith("_stateshift/staged") for path in stage.ground.held(TARGET))
 
 
 @pytest.mark.parametrize("seed", range(60))

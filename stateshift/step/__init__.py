@@ -7,6 +7,7 @@
     FenceSource      jobs        make it impossible for a zombie of the old job to commit
     LiftFence        jobs        let the job go on where it was
     CopyFiles        files       stream a bundle of files
+    StageFiles       files       bring what makes the image visible, under other names
     MoveFiles        files       rename a bundle within one file system
     WriteFile        files       write literal bytes
     TransformShard   files       feed files through a named pure transform
@@ -18,7 +19,7 @@
     AwaitProgress    starting    wait until the job restored from this image commits a batch
 """
 
-from stateshift.step.files import CopyFiles, MoveFiles, Rename, TransformShard, WriteFile
+from stateshift.step.files import CopyFiles, MoveFiles, Rename, StageFiles, TransformShard, WriteFile
 from stateshift.step.images import CompareImages
 from stateshift.step.jobs import FenceSource, LiftFence, StopJob
 from stateshift.step.owners import KeepOwners
@@ -35,6 +36,7 @@ AnyStep = (
     | FenceSource
     | LiftFence
     | CopyFiles
+    | StageFiles
     | MoveFiles
     | WriteFile
     | TransformShard
@@ -63,6 +65,7 @@ __all__ = [
     "MoveFiles",
     "PrepareJob",
     "Rename",
+    "StageFiles",
     "Step",
     "StopJob",
     "SubmitJob",

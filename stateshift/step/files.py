@@ -1,4 +1,4 @@
-"""Steps that touch nothing but files: CopyFiles, MoveFiles, WriteFile, TransformShard.
+"""Steps that touch nothing but files: CopyFiles, StageFiles, MoveFiles, WriteFile, TransformShard.
 
 Each of them recognises what is already there by digest, never by name and size, so that repeating it costs reading and
 no writing. Each syncs before it returns: evidence is only given of what a crash of the machine would leave in place.
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from stateshift.errors import AlreadyThere, MissingFile, StalePlan, StorageError
+from stateshift.formats.marks import STAGED
 from stateshift.step.at_once import each
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
 from stateshift.storage.protocol import Content, Input, Storage
@@ -60,7 +61,8 @@ class Bundle:
 @dataclass(frozen=True, slots=True)
 class CopyFiles(Bundle):
     """Stream a bundle of files from one location to another, each to the same path. What makes an image visible has
-    to be `whole`: durable before it is seen, so that a power cut leaves no half of it."""
+    to be `whole`: durable before it is seen, so that a power cut leaves no half of it. Where it was `staged`, it only
+    gets its name."""
 
     kind: ClassVar[str] = "CopyFiles"
     name: str
@@ -69,6 +71,7 @@ class CopyFiles(Bundle):
     items: tuple[FileInfo, ...]
     keep_times: bool = False
     whole: bool = False
+    staged: bool = False
 
     def describe(self) -> str:
         return f"copy {paths_told(tuple(i.path for i in self.items))} to {self.target}"
@@ -77,14 +80,52 @@ class CopyFiles(Bundle):
         source, target = world.storage(self.source), world.storage(self.target)
 
         def copy(item: FileInfo) -> FileEvidence:
-            new = not _may_hold(world, target, item.path, len(self.items))
-            written = _copy(source, target, item, self.keep_times, self.whole, new)
+            written = _published(target, item) if self.staged else None
+            if written is None:
+                new = not _may_hold(world, target, item.path, len(self.items))
+                written = _copy(source, target, item, self.keep_times, self.whole, new)
             world.meter.done(1, item.size)
             return written
 
         written = each(world, self.items, copy, source, target, size=lambda item: item.size)
         target.sync()
+        if self.staged:
+            target.prune(STAGED)
         return {"files": [list(file) for file in written]}
+
+
+@dataclass(frozen=True, slots=True)
+class StageFiles(Bundle):
+    """Bring what will make an image visible, under names that say nothing to its engine: while that is done, nobody
+    waits for it. Who publishes it has the evidence."""
+
+    kind: ClassVar[str] = "StageFiles"
+    name: str
+    source: str
+    target: str
+    items: tuple[FileInfo, ...]
+
+    def describe(self) -> str:
+        return f"bring {paths_told(tuple(i.path for i in self.items))} to {self.target}, not yet to be seen"
+
+    def run(self, world: World) -> Evidence:
+        source, target = world.storage(self.source), world.storage(self.target)
+
+        def stage(item: FileInfo) -> None:
+            target.write(f"{STAGED}/{item.path}", reading(source, item))
+            world.meter.done(1, item.size)
+
+        each(world, self.items, stage, source, target, size=lambda item: item.size)
+        target.sync()
+        return {"staged": len(self.items)}
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        return []
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        storage = world.storage(self.target)
+        each(world, tuple(f"{STAGED}/{item.path}" for item in self.items), storage.remove, storage)
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +309,18 @@ def same_checksum(source: Storage, target: Storage, path: str) -> bool:
     """Whether both sides hold the same bytes, by the storages' own word. Where one has none, nobody knows."""
     kept = source.checksum(path)
     return kept is not None and kept == target.checksum(path)
+
+
+def _published(target: Storage, item: FileInfo) -> FileEvidence | None:
+    """Give what was staged its name; None where it is not there, as in a repeat, or is not what it should be."""
+    staged = f"{STAGED}/{item.path}"
+    there = target.stat(staged)
+    if there is None or there.size != item.size:
+        return None
+    size, digest = digest_of(target.chunks(staged))
+    target.remove(item.path)
+    target.move(staged, item.path)
+    return FileEvidence(item.path, size, digest)
 
 
 def _may_hold(world: World, target: Storage, path: str, files: int) -> bool:

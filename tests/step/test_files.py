@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stateshift.errors import Interrupted, MissingFile, StalePlan, StorageError
-from stateshift.step import CopyFiles, MoveFiles, Rename, TransformShard, WriteFile
+from stateshift.step import CopyFiles, MoveFiles, Rename, StageFiles, TransformShard, WriteFile
 from stateshift.storage.local import LocalStorage
 from stateshift.storage.memory import MemoryStorage
 from stateshift.survey import FileInfo
@@ -20,6 +20,10 @@ from tests.support.steps import SOURCE, TARGET, Stage
 FILES = (FileInfo("a", 3, 7.0), FileInfo("d/b", 5, 8.0))
 COPY = CopyFiles("copy/0", SOURCE, TARGET, FILES)
 DOUBLE = TransformShard("transform/0", "double", {}, SOURCE, (FileInfo("a", 3),), TARGET, ("a",))
+
+
+STAGE = StageFiles("copy/staged-0", SOURCE, TARGET, FILES)
+PUBLISH = CopyFiles("publish/0", SOURCE, TARGET, FILES, whole=True, staged=True)
 
 
 @pytest.fixture
@@ -270,3 +274,30 @@ def test_a_rename_that_was_killed_between_its_two_names_is_taken_back(tmp_path: 
     assert sorted(str(path.relative_to(root)) for path in root.rglob("*")) == [
         "north", "north/op", "north/op/x", "source", "source/a",
     ]  # fmt: skip
+
+
+def test_what_was_staged_only_gets_its_name(stage: Stage) -> None:
+    STAGE.run(stage.world)
+    assert set(stage.disk.snapshot(TARGET)) == {"_stateshift/staged/a", "_stateshift/staged/d/b"}
+    before = writes(stage)
+    evidence = PUBLISH.run(stage.world)
+    assert writes(stage) == before
+    assert stage.disk.snapshot(TARGET) == {"a": b"AAA", "d/b": b"BBBBB"}
+    assert evidence == COPY.run(stage.world)
+    assert PUBLISH.run(stage.world) == evidence, "a repeat finds nothing staged, and the files in their places"
+
+
+def test_what_was_staged_and_is_gone_or_torn_is_copied_instead(stage: Stage) -> None:
+    STAGE.run(stage.world)
+    stage.target.remove("_stateshift/staged/a")
+    stage.target.write("_stateshift/staged/d/b", lambda: iter((b"BB",)))
+    assert PUBLISH.run(stage.world) == COPY.run(stage.world)
+    STAGE.undo(stage.world, None)
+    assert stage.disk.snapshot(TARGET) == {"a": b"AAA", "d/b": b"BBBBB"}
+
+
+def test_staging_is_taken_back(stage: Stage) -> None:
+    evidence = STAGE.run(stage.world)
+    assert STAGE.holds(stage.world, evidence) == []
+    assert STAGE.undo(stage.world, evidence) == []
+    assert stage.disk.snapshot(TARGET) == {}

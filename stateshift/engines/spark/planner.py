@@ -21,7 +21,7 @@ from stateshift.engines.bundles import PIECES_MAX, Copies, bundled, copies, shar
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings import moves
 from stateshift.engines.spark.places import Rewriting, rewriting_of, with_changes
-from stateshift.engines.spark.publishing import index_step, owners_kept, publish
+from stateshift.engines.spark.publishing import index_step, owners_kept, publish, staged
 from stateshift.engines.spark.reshaping import in_place
 from stateshift.engines.spark.reshaping.files import Reshaping, reshaping_of
 from stateshift.engines.spark.reshaping.log_changes import KEEP
@@ -136,15 +136,25 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     whole = copies(job, facts, images, rewriting.paths | replaced)
     copied = still_to_copy(facts, whole)
     wanted = frozenset((group.source, file.path) for group in whole.groups for file in group.files)
+    visible = tuple(publish(spec, job, facts, images, reshaping, beforehand=bool(facts.brought)))
+    fenced: tuple[AnyStep, ...] = ()
+    if facts.brought:
+        # With so little left the fence would take as long as the rest. It is up before anything can be seen, and what
+        # it finds taken is a commit since the survey, either way.
+        halt, fenced = Phase("halt", ()), tuple(replace(f, name=f"copy/{_last(f.name)}") for f in halt.steps)
     phases = phases_of(
         halt,
-        Phase("copy", (*kept(facts, wanted), *copied.steps)),
+        Phase("copy", (*fenced, *kept(facts, wanted), *staged(visible), *copied.steps)),
         Phase("transform", (*_transforms(rewriting), *reshaping.steps, *_renamed(facts, reshaping, rewriting))),
         Phase("compare", tuple(_compares(job, facts, images, copied, reshaping))),
-        Phase("publish", (*publish(spec, job, facts, images, reshaping), *owners_kept(job, facts)), ordered=True),
+        Phase("publish", (*visible, *owners_kept(job, facts)), ordered=True),
         *_start(job, facts, images),
     )
     return _plan(job, facts, phases, found)
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]
 
 
 def _in_place(

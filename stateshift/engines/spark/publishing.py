@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from stateshift.engines.bundles import bundled
 from stateshift.engines.spark import layout
@@ -13,15 +13,15 @@ from stateshift.engines.spark.findings import moves
 from stateshift.engines.spark.reshaping.files import Reshaping
 from stateshift.formats.marks import INDEX, encode_index
 from stateshift.spec import JobSpec, Spec
-from stateshift.step import AnyStep, CopyFiles, KeepOwners, TransformShard, WriteFile
+from stateshift.step import AnyStep, CopyFiles, KeepOwners, StageFiles, TransformShard, WriteFile
 from stateshift.survey import Facts, Image
 
 
 def publish(
-    spec: Spec, job: JobSpec, facts: Facts, images: tuple[Image, ...], reshaping: Reshaping
+    spec: Spec, job: JobSpec, facts: Facts, images: tuple[Image, ...], reshaping: Reshaping, beforehand: bool = False
 ) -> Iterator[AnyStep]:
     """The name index, then ids and offsets of every query, and only then the commits. What is copied as it is goes
-    together: on HDFS a small file is mostly waited for."""
+    together: on HDFS a small file is mostly waited for; and it is `staged`, where it is brought `beforehand`."""
     yield from index_step(spec, job, facts)
     firsts = [
         (image, layout.under(image.path, path))
@@ -32,13 +32,13 @@ def publish(
     commits = [(i, path) for i, path in firsts if path == layout.under(i.path, layout.commit_path(i.epoch or 0))]
     others = [pair for pair in firsts if pair not in commits]
     names = (f"publish/{number}" for number in itertools.count())
-    yield from _published(names, job, facts, others, reshaping)
-    yield from _published(names, job, facts, commits, reshaping, whole=True)
+    yield from _published(names, job, facts, others, reshaping, staged=beforehand)
+    yield from _published(names, job, facts, commits, reshaping, whole=True, staged=beforehand)
 
 
 def _published(
     names: Iterator[str], job: JobSpec, facts: Facts, firsts: list[tuple[Image, str]], reshaping: Reshaping,
-    whole: bool = False,
+    whole: bool = False, staged: bool = False,
 ) -> Iterator[AnyStep]:
     """Files of which none has to be there before another."""
     infos = {file.path: file for survey in (facts.source, *facts.merges) for file in survey.files}
@@ -58,7 +58,15 @@ def _published(
         else:
             copied.append(infos[path])
     for bundle in bundled(copied):
-        yield CopyFiles(next(names), source, target, tuple(bundle), whole=whole)
+        yield CopyFiles(next(names), source, target, tuple(bundle), whole=whole, staged=staged)
+
+
+def staged(publishing: Iterable[AnyStep]) -> Iterator[StageFiles]:
+    """Behind rounds there is so little left to copy that the publish would take as long: it is brought with the rest,
+    and only gets its names then."""
+    for step in publishing:
+        if isinstance(step, CopyFiles) and step.staged:
+            yield StageFiles(step.name.replace("publish/", "copy/staged-"), step.source, step.target, step.items)
 
 
 def owners_kept(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
