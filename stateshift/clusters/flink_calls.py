@@ -10,6 +10,9 @@
     POST  /jobs/<id>/savepoints, /jobs/<id>/stop 202 {"request-id"}; twice with one triggerId: one savepoint
     GET   /jobs/<id>/savepoints/<trigger>        {"status": {"id": "COMPLETED"}, "operation": {"location"} or
                                                  {"failure-cause": {"stack-trace"}}}; 404 of one not known or forgotten
+    POST  /jobs/<id>/checkpoints                 202 {"request-id"}; before 1.17 there is no such page
+    GET   /jobs/<id>/checkpoints/<trigger>       {"status": {"id": "COMPLETED"}, "operation": {"checkpointId"} or
+                                                 {"failureCause": {"stack-trace"}}}
     GET   /jars, POST /jars/upload, POST /jars/<id>/run
     GET, PUT /jobs/<id>/resource-requirements    {"<vertex>": {"parallelism": {"lowerBound", "upperBound"}}}
 
@@ -28,7 +31,15 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from stateshift.clusters.flink_asking import Asking
-from stateshift.clusters.flink_values import Checkpoints, Job, Triggered, checkpoints_of, job_of, triggered_of
+from stateshift.clusters.flink_values import (
+    Checkpoints,
+    Job,
+    Triggered,
+    checkpoints_of,
+    job_of,
+    triggered_checkpoint_of,
+    triggered_of,
+)
 from stateshift.clusters.multipart import FileForm
 from stateshift.clusters.rest import Refused
 
@@ -96,6 +107,17 @@ class FlinkCalls:
         told = self._call_or_none(f"/jobs/{id}/savepoints/{trigger}")
         with self._read(f"/jobs/{id}/savepoints/{trigger}"):
             return None if told is None else triggered_of(told)
+
+    def trigger_checkpoint(self, id: str) -> str:
+        """Of the kind that the job takes anyway; what it is known by."""
+        with self._read(f"/jobs/{id}/checkpoints"):
+            return str(self._call("POST", f"/jobs/{id}/checkpoints", json={})["request-id"])
+
+    def triggered_checkpoint(self, id: str, trigger: str) -> Triggered | None:
+        """None, of one that Flink does not know or has forgotten."""
+        told = self._call_or_none(f"/jobs/{id}/checkpoints/{trigger}")
+        with self._read(f"/jobs/{id}/checkpoints/{trigger}"):
+            return None if told is None else triggered_checkpoint_of(told)
 
     def jar_of(self, name: str) -> str | None:
         """The id of a jar that was uploaded under this name."""

@@ -35,6 +35,7 @@ from typing import Any
 
 from stateshift.clusters.credentials import AUTHENTICATION
 from stateshift.clusters.flink_calls import FlinkCalls
+from stateshift.clusters.flink_checkpoints import end_with_checkpoint, latest_checkpoint
 from stateshift.clusters.flink_jobs import attempts, job_id, log_of, named, running_of, status_of, stillborn_of
 from stateshift.clusters.flink_rescale import rescale
 from stateshift.clusters.flink_savepoints import take_savepoint
@@ -44,6 +45,7 @@ from stateshift.clusters.hosts import host_of
 from stateshift.clusters.noted import Notes, reached_at, refuse_unknown
 from stateshift.clusters.options import FLAG, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS, Expected
 from stateshift.clusters.protocol import (
+    CheckpointRequest,
     JobProgress,
     JobState,
     JobStatus,
@@ -205,6 +207,12 @@ class FlinkRest:
 
     def savepoint(self, request: SavepointRequest) -> str:
         return take_savepoint(self._calls(None), request, self._notes, self.interrupt)
+
+    def latest_checkpoint(self, job_id: str) -> str | None:
+        return latest_checkpoint(self._calls(None), job_id)
+
+    def checkpoint(self, request: CheckpointRequest) -> str:
+        return end_with_checkpoint(self._calls(None), request, self._notes, self.interrupt)
 
     def progress(self, tag: str) -> JobProgress:
         record = self._notes.read(tag) or {}

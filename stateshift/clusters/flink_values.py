@@ -82,11 +82,12 @@ class Checkpoints:
     restored: tuple[int, str] | None
     latest: Checkpoint | None
     savepoints: tuple[Checkpoint, ...]  # newest first, as far as Flink remembers them
+    latest_checkpoint: Checkpoint | None = None  # that is no savepoint
 
 
 @dataclass(frozen=True, slots=True)
 class Triggered:
-    """A savepoint that was asked for: under way while it has neither."""
+    """A savepoint or a checkpoint that was asked for: under way while it has neither, and is not done."""
 
     location: str | None = None
     cause: Cause | None = None
@@ -110,6 +111,7 @@ def checkpoints_of(told: Mapping[str, Any]) -> Checkpoints:
         (int(restored["id"]), str(restored.get("external_path") or "")) if restored else None,
         next(iter(known), None),
         tuple(one for one in known if one.savepoint),
+        next((one for one in known if not one.savepoint), None),
     )
 
 
@@ -128,6 +130,15 @@ def triggered_of(told: Mapping[str, Any]) -> Triggered:
     if operation.get("failure-cause") is None:
         return Triggered(str(operation["location"]))
     stack = str(operation["failure-cause"].get("stack-trace") or operation["failure-cause"].get("class"))
+    return Triggered(None, cause_of(stack) or Cause(stack[:200]))
+
+
+def triggered_checkpoint_of(told: Mapping[str, Any]) -> Triggered:
+    """Where it is, the list of the job's checkpoints tells."""
+    failure = told["operation"].get("failureCause") if told["status"]["id"] == "COMPLETED" else None
+    if failure is None:
+        return Triggered()
+    stack = str(failure.get("stack-trace") or failure.get("class"))
     return Triggered(None, cause_of(stack) or Cause(stack[:200]))
 
 

@@ -13,6 +13,7 @@ A `SavepointCluster` (Flink's) writes images itself, and starts jobs from the on
 
 * `savepoint` twice with one tag takes one savepoint, also where the answer to the first was lost, or where the job has
   ended with it.
+* `checkpoint` never ends a job whose checkpoints would be gone with it, and tells the one that the job completed last.
 * `progress` never calls a job restored from an image that it was not restored from.
 """
 
@@ -84,6 +85,16 @@ class SavepointRequest:
     cancel: bool = False
     drain: bool = False
     native: bool = False
+    seconds_max: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRequest:
+    """One more checkpoint of the job with this id, which is cancelled then: what it does between the two is done again
+    by whoever goes on from there."""
+
+    tag: str
+    job_id: str
     seconds_max: float = 600.0
 
 
@@ -169,6 +180,14 @@ class SavepointCluster(Cluster, Protocol):
     def savepoint(self, request: SavepointRequest) -> str:
         """Take it, wait for it, and return its location; with `stop` and `cancel`, once the job has ended. `Gone` where
         the cluster did not live to tell it."""
+        ...
+
+    def latest_checkpoint(self, job_id: str) -> str | None:
+        """Where the last one is that the job has completed; None where there is none, or none that outlives it."""
+        ...
+
+    def checkpoint(self, request: CheckpointRequest) -> str:
+        """Have one completed, cancel the job, and return where its last one is once it has ended."""
         ...
 
     def progress(self, tag: str) -> JobProgress: ...

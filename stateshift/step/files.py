@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from stateshift.errors import AlreadyThere, MissingFile, StalePlan, StorageError
-from stateshift.formats.marks import STAGED
+from stateshift.formats.marks import FOLDER, STAGED
 from stateshift.step.at_once import each
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
 from stateshift.storage.protocol import Content, Input, Storage
@@ -90,7 +90,7 @@ class CopyFiles(Bundle):
         written = each(world, self.items, copy, source, target, size=lambda item: item.size)
         target.sync()
         if self.staged:
-            target.prune(STAGED)
+            target.prune(FOLDER)
         return {"files": [list(file) for file in written]}
 
 

@@ -1,0 +1,165 @@
+"""Ending a Flink job with its last checkpoint: one more is completed, the job is cancelled, and what it completed last
+stays where it is.
+
+    latest_checkpoint(calls, id)              where the job's last retained checkpoint is
+    end_with_checkpoint(calls, request, ...)  the same, once the job has ended
+
+    <state_dir>/<tag>.checkpoint.json         {"since": the JobManager's time, "cancelled": true once it was asked to}
+
+Flink deletes the checkpoints of a job that is cancelled unless they are to be retained
+(execution.checkpointing.externalized-checkpoint-retention): without that nothing is cancelled here. One that was
+completed since we began is as good as the one that we ask for, and before 1.17 Flink cannot be asked: then the next one
+in its own time is waited for. Between the last checkpoint and the end the job may complete yet another, which takes the
+place of the former: which one it is, is read when it has ended.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stateshift.clusters.flink_calls import FlinkCalls
+from stateshift.clusters.flink_values import Job
+from stateshift.clusters.noted import Notes
+from stateshift.clusters.protocol import CheckpointRequest
+from stateshift.clusters.rest import Refused, through_outages
+from stateshift.clusters.waiting import wait_for
+from stateshift.errors import ClusterError
+
+RETAIN = "execution.checkpointing.externalized-checkpoint-retention: RETAIN_ON_CANCELLATION"
+_BEGINS, _ENDED = {"INITIALIZING", "CREATED"}, {"CANCELED", "FAILED"}
+_NO_SUCH_CALL = (404, 405)
+
+
+def latest_checkpoint(calls: FlinkCalls, id: str) -> str | None:
+    """None, of a job that has none yet, or keeps its checkpoints in its JobManager's memory."""
+    latest = calls.checkpoints(id).latest_checkpoint
+    return None if latest is None or latest.path.startswith("<") else latest.path
+
+
+def why_not_retained(settings: Mapping[str, Any]) -> str | None:
+    """Why a checkpoint of this job would be gone with it, by what Flink tells of its settings."""
+    kept = settings.get("externalization") or {}
+    if kept.get("enabled") is True and kept.get("delete_on_cancellation") is False:
+        return None
+    return "its checkpoints are deleted when it is cancelled"
+
+
+def end_with_checkpoint(
+    calls: FlinkCalls, request: CheckpointRequest, notes: Notes, interrupt: threading.Event | None
+) -> str:
+    return _Ending(calls, request, notes, interrupt).done()
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    calls: FlinkCalls
+    request: CheckpointRequest
+    notes: Notes
+    interrupt: threading.Event | None
+
+    def done(self) -> str:
+        until = time.monotonic() + self.request.seconds_max
+        self._refuse_what_would_be_lost()
+        if not self._noted.get("cancelled"):
+            if self._wait(self._completed(self._begun()), until) is None:
+                fact = f"no checkpoint of {self.request.job_id} was completed in {self.request.seconds_max:g} s"
+                raise self._error(fact, "it runs on: see why in Flink's own page of its checkpoints, then "
+                                  "`stateshift resume WORKDIR`")  # fmt: skip
+            self.notes.add(self._note, cancelled=True)
+        if self._wait(self._ended, until) is None:
+            fact = f"{self.request.job_id} still runs {self.request.seconds_max:g} s after it was cancelled"
+            raise self._error(fact, "`stateshift resume WORKDIR` waits for its end again")
+        return self._last()
+
+    def _refuse_what_would_be_lost(self) -> None:
+        if self.calls.options.get("application"):
+            fact = "a cluster of one application goes with its job, before it has told which checkpoint was the last"
+            raise self._error(fact, '"mode": "move": it then ends with a savepoint; nothing was stopped')
+        job = self._job()
+        why = why_not_retained(self.calls.settings(job.id)) if job.told not in _ENDED else None
+        if why is not None:
+            raise self._error(f"{job.name} ({job.id}) cannot be ended with a checkpoint: {why}",
+                              f"{RETAIN} in its configuration, and start it again; nothing was stopped")  # fmt: skip
+
+    def _begun(self) -> int:
+        """When we began, by the JobManager's clock: noted before anything is asked for."""
+        noted = self._noted.get("since")
+        if noted is None:
+            noted = self._job().now
+            self.notes.add(self._note, since=noted)
+        return int(noted)
+
+    def _completed(self, since: int) -> Callable[[], bool | None]:
+        asked: list[str] = []
+
+        def look() -> bool | None:
+            job = self._job()
+            if job.told in _ENDED:
+                return True  # by somebody, in between: what it completed last is its image
+            if job.told == "FINISHED":
+                raise self._error(f"{job.name} ({job.id}) has come to the end of its input: nothing is left to go on",
+                                  "its output is complete")  # fmt: skip
+            latest = self.calls.checkpoints(job.id).latest_checkpoint
+            if latest is not None and latest.triggered >= since:
+                return True
+            if asked and asked[0]:
+                told = self.calls.triggered_checkpoint(job.id, asked[0])
+                if told is not None and told.cause is not None:
+                    raise self._error(f"no checkpoint was completed: {told.cause.fact}", told.cause.hint)
+            elif not asked and job.told not in _BEGINS:
+                asked.append(self._ask(job.id))
+            return None
+
+        return look
+
+    def _ask(self, id: str) -> str:
+        """The id of what was asked for; nothing where this Flink cannot be asked."""
+        try:
+            return self.calls.trigger_checkpoint(id)
+        except Refused as refused:
+            if refused.status in _NO_SUCH_CALL:
+                return ""
+            raise
+
+    def _ended(self) -> bool | None:
+        job = self._job()
+        if job.told in _ENDED:
+            return True
+        if job.told != "CANCELLING":
+            self.calls.cancel(job.id)
+        return None
+
+    def _last(self) -> str:
+        latest = latest_checkpoint(self.calls, self.request.job_id)
+        if latest is None:
+            fact = f"{self.request.job_id} has ended, and Flink tells of no checkpoint of it"
+            raise self._error(fact, "look for the newest chk- folder of the job: that is its image, for "
+                              '"existing_savepoint_paths"')  # fmt: skip
+        return latest
+
+    def _wait(self, look: Callable[[], bool | None], until: float) -> bool | None:
+        patient = through_outages(look, self.calls.outage_seconds)
+        return wait_for(patient, max(0.0, until - time.monotonic()), self.interrupt)
+
+    def _job(self) -> Job:
+        job = self.calls.job(self.request.job_id)
+        if job is None:
+            fact = f"Flink at {self.calls.url} knows no job {self.request.job_id}"
+            raise self._error(fact, "a job that ended is forgotten after a while: name its last checkpoint in "
+                              '"existing_savepoint_paths"')  # fmt: skip
+        return job
+
+    def _error(self, fact: str, hint: str | None) -> ClusterError:
+        return ClusterError(fact, cluster=self.calls.cluster, job=self.request.job_id, hint=hint)
+
+    @property
+    def _note(self) -> str:
+        return f"{self.request.tag}.checkpoint"
+
+    @property
+    def _noted(self) -> dict[str, Any]:
+        return self.notes.read(self._note) or {}
