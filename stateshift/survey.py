@@ -223,12 +223,14 @@ class Rates:
 @dataclass(frozen=True, slots=True)
 class Brought:
     """A file that a round has brought over while the job ran, and that still is what it was: at the target nobody has
-    touched it; at the source it is the same file, or has been tidied away by a job that has not gone back since."""
+    touched it; at the source it is the same file, or has been tidied away by a job that has not gone back since.
+    `name` is its path at the target."""
 
     source: str
     target: str
     file: FileInfo
     digest: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)

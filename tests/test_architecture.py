@@ -52,7 +52,7 @@ SPARK_ROWS = (
     ("layout", "reading", "chains", "places", "bundles", "naming", "dividing"),
 )
 FLINK_ROWS = (
-    ("planner", "comparing", "copying", "transforms", "looks"),
+    ("planner", "warming", "comparing", "copying", "transforms", "looks"),
     ("findings", "deep", "differing", "exporting"),
     ("survey", "showing"),
     ("rescaling", "choosing"),

@@ -17,19 +17,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from stateshift.clusters.flink_calls import FlinkCalls
-from stateshift.clusters.flink_values import Job
+from stateshift.clusters.flink_values import Job, lasting_of
 from stateshift.clusters.noted import Notes
 from stateshift.clusters.protocol import CheckpointRequest
 from stateshift.clusters.rest import Refused, through_outages
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
 
-RETAIN = "execution.checkpointing.externalized-checkpoint-retention: RETAIN_ON_CANCELLATION"
+RETAIN = "execution.checkpointing.externalized-checkpoint-retention"
 _BEGINS, _ENDED = {"INITIALIZING", "CREATED"}, {"CANCELED", "FAILED"}
 _NO_SUCH_CALL = (404, 405)
 
@@ -38,14 +38,6 @@ def latest_checkpoint(calls: FlinkCalls, id: str) -> str | None:
     """None, of a job that has none yet, or keeps its checkpoints in its JobManager's memory."""
     latest = calls.checkpoints(id).latest_checkpoint
     return None if latest is None or latest.path.startswith("<") else latest.path
-
-
-def why_not_retained(settings: Mapping[str, Any]) -> str | None:
-    """Why a checkpoint of this job would be gone with it, by what Flink tells of its settings."""
-    kept = settings.get("externalization") or {}
-    if kept.get("enabled") is True and kept.get("delete_on_cancellation") is False:
-        return None
-    return "its checkpoints are deleted when it is cancelled"
 
 
 def end_with_checkpoint(
@@ -80,10 +72,9 @@ class _Ending:
             fact = "a cluster of one application goes with its job, before it has told which checkpoint was the last"
             raise self._error(fact, '"mode": "move": it then ends with a savepoint; nothing was stopped')
         job = self._job()
-        why = why_not_retained(self.calls.settings(job.id)) if job.told not in _ENDED else None
-        if why is not None:
-            raise self._error(f"{job.name} ({job.id}) cannot be ended with a checkpoint: {why}",
-                              f"{RETAIN} in its configuration, and start it again; nothing was stopped")  # fmt: skip
+        if job.told not in _ENDED and not lasting_of(self.calls.settings(job.id)):
+            fact = f"the checkpoints of {job.name} ({job.id}) are deleted when it is cancelled"
+            raise self._error(fact, f'"{RETAIN}": "RETAIN_ON_CANCELLATION" in its configuration; nothing was stopped')
 
     def _begun(self) -> int:
         """When we began, by the JobManager's clock: noted before anything is asked for."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from stateshift.clusters.flink_calls import FlinkCalls
 from stateshift.clusters.flink_causes import Cause, cause_of, without_frames
-from stateshift.clusters.flink_values import Job
+from stateshift.clusters.flink_values import Job, lasting_of
 from stateshift.clusters.protocol import JobState, JobStatus, RunningJob
 from stateshift.clusters.redaction import redact
 from stateshift.errors import ClusterError
@@ -43,7 +43,7 @@ def named(calls: FlinkCalls, name: str) -> list[Job]:
 def running_of(calls: FlinkCalls, job: Job) -> RunningJob:
     settings = {**calls.settings(job.id), **({"scheduler": job.scheduler} if job.scheduler else {})}
     vertices = {v.id: (v.name, v.parallelism, v.parallelism_max) for v in job.vertices}
-    return RunningJob(job.id, job.name, job.state, settings, vertices)
+    return RunningJob(job.id, job.name, job.state, settings, vertices, lasting_of(settings))
 
 
 def status_of(calls: FlinkCalls, job: Job, stopped: bool) -> JobStatus:

@@ -142,6 +142,14 @@ def triggered_checkpoint_of(told: Mapping[str, Any]) -> Triggered:
     return Triggered(None, cause_of(stack) or Cause(stack[:200]))
 
 
+def lasting_of(settings: Mapping[str, Any]) -> bool | None:
+    """Whether a job's checkpoints are still there when it was cancelled; None of a job that has none to tell of."""
+    kept = settings.get("externalization")
+    if not isinstance(kept, dict):
+        return None
+    return kept.get("enabled") is True and kept.get("delete_on_cancellation") is False
+
+
 def wanted_parallelism(now: Mapping[str, Any], wanted: Mapping[str, int]) -> dict[str, Any]:
     """All vertices' requirements, with some changed: Flink wants all of them. As many as asked for and not more; fewer
     while there are no slots for them, rather than none."""

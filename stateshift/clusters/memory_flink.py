@@ -3,6 +3,7 @@
     cluster = MemoryFlink(take=...)      take(location) puts an image there
     cluster.run("orders", "orders-id")   a job that somebody else started; its id is what it is known by
     lose_savepoints(n)                   the next n savepoints are taken, and the answer is lost
+    cluster.complete                     () -> where the checkpoint is that the job completes now; `latest` the last one
 
 A job that is restored has completed a checkpoint as soon as somebody asks.
 """
@@ -14,6 +15,7 @@ from dataclasses import replace
 
 from stateshift.clusters.memory import MemoryCluster, MemoryJob
 from stateshift.clusters.protocol import (
+    CheckpointRequest,
     JobProgress,
     JobState,
     JobStatus,
@@ -30,6 +32,8 @@ class MemoryFlink(MemoryCluster):
         super().__init__(version="2.3.0", on_start=on_start)
         self.savepoints: dict[str, str] = {}  # by tag
         self.epoch = 1_000
+        self.latest: str | None = None
+        self.complete: Callable[[], str] | None = None
         self._take = take
         self._lost = 0
 
@@ -46,21 +50,41 @@ class MemoryFlink(MemoryCluster):
             return tuple(RunningJob(one.status.id or "", one.job, one.status.state) for one in found)
 
     def savepoint(self, request: SavepointRequest) -> str:
+        def take() -> str:
+            location = f"{request.directory}/savepoint-{len(self.savepoints) + 1}"
+            self._take(location)
+            return location
+
+        ends = JobState.FINISHED if request.stop or request.cancel else None
+        return self._taken(request.tag, request.job_id, take, ends)
+
+    def latest_checkpoint(self, job_id: str) -> str | None:
+        return self.latest
+
+    def checkpoint(self, request: CheckpointRequest) -> str:
+        def complete() -> str:
+            if self.complete is None:
+                raise ClusterError("its checkpoints are deleted when it is cancelled", cluster=self.name)
+            self.latest = self.complete()
+            return self.latest
+
+        return self._taken(request.tag, request.job_id, complete, JobState.FAILED)
+
+    def _taken(self, tag: str, job_id: str, take: Callable[[], str], ends: JobState | None) -> str:
+        """Once per tag; the job then `ends` so."""
         with self._lock:
-            if request.tag not in self.savepoints:
-                index = next((i for i, job in enumerate(self.jobs) if self._runs(job, request.job_id)), None)
+            if tag not in self.savepoints:
+                index = next((i for i, job in enumerate(self.jobs) if self._runs(job, job_id)), None)
                 if index is None:
-                    raise ClusterError(f"{request.job_id} does not run", cluster=self.name, job=request.job_id)
-                location = f"{request.directory}/savepoint-{len(self.savepoints) + 1}"
-                self._take(location)
-                self.savepoints[request.tag] = location
-                if request.stop or request.cancel:
+                    raise ClusterError(f"{job_id} does not run", cluster=self.name, job=job_id)
+                self.savepoints[tag] = take()
+                if ends is not None:
                     job = self.jobs[index]
-                    self.jobs[index] = replace(job, status=replace(job.status, state=JobState.FINISHED))
+                    self.jobs[index] = replace(job, status=replace(job.status, state=ends))
             if self._lost:
                 self._lost -= 1
-                raise ClusterError("no answer", cluster=self.name, job=request.job_id)
-            return self.savepoints[request.tag]
+                raise ClusterError("no answer", cluster=self.name, job=job_id)
+            return self.savepoints[tag]
 
     def progress(self, tag: str) -> JobProgress:
         with self._lock:

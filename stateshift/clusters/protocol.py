@@ -112,13 +112,15 @@ class JobProgress:
 class RunningJob:
     """What a cluster tells of a job that runs there. `settings` are those that decide how it may be stopped:
     state_backend, checkpoint_storage, unaligned_checkpoints, state_changelog_enabled, ... as Flink names them.
-    `vertices` are the ids of the chains' heads, with (name, parallelism, max parallelism)."""
+    `vertices` are the ids of the chains' heads, with (name, parallelism, max parallelism). `lasting` is whether its
+    checkpoints are still there when it was cancelled; None where the cluster does not tell."""
 
     id: str
     name: str
     state: JobState
     settings: Mapping[str, object] = field(default_factory=dict)
     vertices: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
+    lasting: bool | None = None
 
 
 class Gone(ClusterError):

@@ -148,10 +148,15 @@ def _flink_plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
 
 
 def _flink_round(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-    raise PlanError(
-        f"{job.name}: jobs of Flink are not moved warm by this version",
-        hint='"mode": "move": the job ends with its savepoint, which is then brought over',
-    )
+    from stateshift.engines.flink.planner import round_plan
+
+    return round_plan(spec, job, facts)
+
+
+def _flink_standby(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+    from stateshift.engines.flink.planner import standby_plan
+
+    return standby_plan(spec, job, facts)
 
 
 def _flink_identity(facts: Facts) -> str:
@@ -186,7 +191,7 @@ SPARK = Engine(
     _spark_identity, _spark_own_part, _spark_misplaced, _spark_transforms, _spark_reader, _spark_looks, _spark_file,
 )  # fmt: skip
 FLINK = Engine(
-    "flink", "_metadata", _flink_survey, lambda storage: None, _flink_plan, _flink_round, _flink_round,
+    "flink", "_metadata", _flink_survey, lambda storage: None, _flink_plan, _flink_round, _flink_standby,
     _flink_identity,
     lambda spec, job, survey: survey, lambda storage, files: (), _flink_transforms, _flink_reader, _flink_looks,
 )  # fmt: skip

@@ -7,7 +7,7 @@ brought. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from stateshift.engines.bundles import Copies, copy_steps
@@ -66,14 +66,13 @@ def _sources(facts: Facts) -> Iterator[Survey]:
     yield from (here for here, _ in facts.data)
 
 
-def kept(facts: Facts, wanted: frozenset[tuple[str, str]]) -> Iterator[KeepBrought]:
+def kept(facts: Facts, wanted: Collection[tuple[str, str]], again: Collection[str]) -> Iterator[KeepBrought]:
     """What was brought and is wanted stays, and becomes this plan's to answer for. What is not wanted goes; what is
-    wanted, and is not what was brought, is written anew."""
-    again = {path for _, path in wanted}
+    wanted, and is not what was brought, is written `again`, there."""
     targets = dict.fromkeys((*(one.target for one in facts.brought.values()), *(place for place, _ in facts.left)))
     for number, target in enumerate(targets):
         ours = [one for key, one in facts.brought.items() if one.target == target and key in wanted]
-        items = tuple(FileEvidence(one.file.path, one.file.size, one.digest) for one in ours)
+        items = tuple(FileEvidence(one.name, one.file.size, one.digest) for one in ours)
         gone = {path for place, path in facts.left if place == target and path not in again}
-        gone |= {one.file.path for key, one in facts.brought.items() if one.target == target and key not in wanted}
+        gone |= {one.name for key, one in facts.brought.items() if one.target == target and key not in wanted}
         yield KeepBrought(f"copy/kept-{number}", target, tuple(sorted(items)), tuple(sorted(gone)))

@@ -28,6 +28,7 @@ class _Arrived:
 
     step: BringFiles
     file: FileInfo
+    name: str
     digest: str
     stamp: str
 
@@ -62,7 +63,7 @@ def _outputs(step: CopyFiles | TransformShard | WriteFile) -> tuple[str, ...]:
     """What makes what was brought an image: written by us, and written again with the next one."""
     match step:
         case CopyFiles():
-            return tuple(item.path for item in step.items)
+            return tuple(name for _, name in step.named)
         case TransformShard():
             return step.outputs
         case WriteFile():
@@ -70,15 +71,16 @@ def _outputs(step: CopyFiles | TransformShard | WriteFile) -> tuple[str, ...]:
 
 
 def _add(found: Arrivals, step: BringFiles, progress: PlanProgress) -> None:
-    found.written.setdefault(step.target, set()).update(item.path for item in step.items)
+    found.written.setdefault(step.target, set()).update(name for _, name in step.named)
     for item in step.items:
         found.files.pop((step.source, item.path), None)
     if not progress.finished(step.name):
         return
     evidence = progress.steps[step.name].evidence or {}
-    items = {item.path: item for item in step.items}
-    for path, _, digest in evidence["files"]:
-        found.files[step.source, path] = _Arrived(step, items[path], digest, evidence["stamps"][path])
+    items = {name: item for item, name in step.named}
+    for name, _, digest in evidence["files"]:
+        item = items[name]
+        found.files[step.source, item.path] = _Arrived(step, item, name, digest, evidence["stamps"][name])
     found.chains += step.shards
 
 
@@ -89,11 +91,11 @@ def with_arrivals(facts: Facts, found: Arrivals) -> Facts:
     here = {survey.location: _listed(survey) for survey in (facts.source, *(a for a, _ in facts.data))}
     there = {survey.location: _listed(survey) for survey in (facts.target, *(b for _, b in facts.data))}
     brought = {
-        key: Brought(one.step.source, one.step.target, one.file, one.digest)
+        key: Brought(one.step.source, one.step.target, one.file, one.digest, one.name)
         for key, one in found.files.items()
         if _is_as_it_was(one, there) and _is_ours(one, here)
     }
-    ours = {(one.target, one.file.path) for one in brought.values()}
+    ours = {(one.target, one.name) for one in brought.values()}
     left = tuple(sorted((place, path) for place, paths in found.written.items() for path in paths
                         if (place, path) not in ours and path in there.get(place, {})))  # fmt: skip
     return replace(
@@ -111,7 +113,7 @@ def _listed(survey: Survey) -> Mapping[str, FileInfo]:
 
 
 def _is_as_it_was(one: _Arrived, there: Listings) -> bool:
-    now = there.get(one.step.target, {}).get(one.file.path)
+    now = there.get(one.step.target, {}).get(one.name)
     return now is not None and now.stamp != "" and now.stamp == one.stamp and now.size == one.file.size
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from stateshift import __version__, lock, plain
-from stateshift.clusters.protocol import Cluster, JobState, JobStatus, StopRequest
+from stateshift.clusters.protocol import Cluster, JobState, JobStatus, RunningJob, StopRequest
 from stateshift.engines.registry import Engine, engine
-from stateshift.errors import PlanError, SpecError
+from stateshift.errors import MissingFile, PlanError, SpecError
 from stateshift.estimating import estimated, probe
 from stateshift.migration import preflight
 from stateshift.migration.brought import Arrivals, with_arrivals
@@ -94,7 +94,7 @@ def gather(
     kind = engine(spec.engine)
     _check_submits(spec, job)
     with _asking(job, doors) as ask:
-        source_of = ask(lambda: _source(kind, job, doors))
+        source_of = ask(lambda: _source(spec, kind, job, doors, workdir))
         target = ask(lambda: _survey(spec, job.target or job.source, doors)) if job.target else None
         merges = [ask(partial(_survey, spec, location, doors)) for location in job.merge_locations]
         data = [
@@ -151,20 +151,33 @@ def _check_submits(spec: Spec, job: JobSpec) -> None:
             check_submit(spec.cluster(cluster), submit.options, f"/jobs/{number}/{key}")
 
 
-def _source(kind: Engine, job: JobSpec, doors: Doors) -> tuple[Storage, Survey]:
-    """What is there; of images that are still to be taken, nothing is."""
-    if job.takes_savepoints:
-        storage = doors.open_storage(job.source)
-        return storage, Survey(storage.location, None, "empty", ())
-    storage, survey = kind.survey(job.source, doors.open_storage, changes=job.transform)
-    for _ in range(LOOKS if job.source_cluster is not None or not job.moves else 0):
-        findings = (*survey.findings, *(finding for image in survey.images for finding in image.findings))
-        if not any(finding.level == "refuse" and finding.path is not None for finding in findings):
-            break
+def _source(spec: Spec, kind: Engine, job: JobSpec, doors: Doors, workdir: Workdir) -> tuple[Storage, Survey]:
+    """What is there; of images that are still to be taken, nothing is. A job that is followed while it runs is looked
+    at where its last checkpoint is."""
+    location: str | None = job.source
+    for again in reversed(range(LOOKS + 1 if job.source_cluster is not None or not job.moves else 1)):
+        if job.takes_savepoints:
+            location = _last_checkpoint(spec, job, doors, workdir) if job.mode == "warm" else None
+        if location is None:
+            storage = doors.open_storage(job.source)
+            return storage, Survey(storage.location, None, "empty", ())
+        with suppress(MissingFile) if again else nullcontext():
+            storage, survey = kind.survey(location, doors.open_storage, changes=job.transform)
+            findings = (*survey.findings, *(finding for image in survey.images for finding in image.findings))
+            gone = any(finding.level == "refuse" and finding.path is not None for finding in findings)
+            if not again or not (gone or (job.takes_savepoints and not survey.images)):
+                return storage, survey
         # A job that runs tidies up while we look: what is really missing is missing the next time, too.
         doors.clock.sleep(SECONDS_BETWEEN_LOOKS)
-        storage, survey = kind.survey(job.source, doors.open_storage, changes=job.transform)
-    return storage, survey
+    raise AssertionError("the last look is not repeated")
+
+
+def _last_checkpoint(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir) -> str | None:
+    """Of a cluster that can tell."""
+    assert job.flink is not None and job.source_cluster is not None, "a spec that is checked"
+    cluster = doors.open_cluster(spec.cluster(job.source_cluster), workdir)
+    ask: Callable[[str], str | None] | None = getattr(cluster, "latest_checkpoint", None)
+    return ask(job.flink.job_ids[0]) if ask is not None else None
 
 
 def propose(spec: Spec, doors: Doors, workdir: Workdir, only: str | None = None) -> Proposal:
@@ -237,6 +250,8 @@ def _cluster_facts(
     request = StopRequest(job.name, job.source, job.stop.get("tag"), options={**job.stop, **ids})
     status = cluster.find_source(request)
     found = _findings_of_source(spec.cluster(name), status)
+    if job.mode == "warm" and job.takes_savepoints:
+        found += _findings_of_checkpoints(cluster, spec.cluster(name), job)
     return ClusterFacts(name, cluster.kind, cluster.version(), str(status.state), status.id, found)
 
 
@@ -255,6 +270,21 @@ def _findings_of_source(cluster: ClusterSpec, status: JobStatus) -> tuple[Findin
     if cluster.kind == "command" and needed and not cluster.options.get("stop"):
         message = f"{cluster.name} has no command to stop the job with, and the job is {status.state}"
         return (Finding("refuse", message, hint='give the cluster a "stop" command, or stop the job first'),)
+    return ()
+
+
+def _findings_of_checkpoints(cluster: Cluster, named: ClusterSpec, job: JobSpec) -> tuple[Finding, ...]:
+    """A job that is to end with its last checkpoint has to leave it behind."""
+    assert job.flink is not None, "only Flink's jobs are followed by their checkpoints"
+    ask: Callable[[str], tuple[RunningJob, ...]] | None = getattr(cluster, "running", None)
+    found = ask(job.flink.job_ids[0]) if ask is not None else ()
+    if any(one.lasting is False and one.state.alive for one in found):
+        message = f"the checkpoints of {job.name} are deleted when it is cancelled, and it is to end with one"
+        hint = 'start it with "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"; or'
+        return (Finding("refuse", message, hint=f'{hint} "mode": "move"'),)
+    if named.options.get("application"):
+        message = f"{named.name} goes with its one application, before it has told which checkpoint was its last"
+        return (Finding("refuse", message, hint='"mode": "move": the application ends with a savepoint'),)
     return ()
 
 

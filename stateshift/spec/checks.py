@@ -12,7 +12,7 @@ from typing import get_args
 
 from stateshift.spec.jobs import ReadJob
 from stateshift.spec.location import relation, scheme
-from stateshift.spec.model import WAIVERS, ClusterSpec, Keep, Spec
+from stateshift.spec.model import WAIVERS, ClusterSpec, FlinkJob, Keep, Spec
 from stateshift.spec.place import Complaints, Place
 from stateshift.spec.waves import share
 
@@ -208,7 +208,7 @@ def _check_warm(complaints: Complaints, read: ReadJob) -> None:
                 complaints.add(read.at(key), f"{key!r} is for a job that moves warm", '"mode": "warm"')
         return
     if job.flink is not None:
-        complaints.add(at, "a warm move of a job of Flink", "'move': it ends with its savepoint")
+        _check_warm_flink(complaints, read, job.flink)
     if not job.target:
         complaints.add(at, "a warm move without 'remote_location'", "where the image goes")
     if not job.source_cluster:
@@ -217,6 +217,19 @@ def _check_warm(complaints: Complaints, read: ReadJob) -> None:
         complaints.add(at, "a warm move with 'transform'", "two runs: the change before, or after")
     if job.merge_locations:
         complaints.add(at, "a warm move with 'merge_jobs'", "two runs: merge first")
+
+
+def _check_warm_flink(complaints: Complaints, read: ReadJob, flink: FlinkJob) -> None:
+    """It is followed by its checkpoints, and ends with the last one."""
+    at, ending = read.at("mode"), "it ends with its last checkpoint"
+    if flink.existing_savepoints:
+        complaints.add(at, "a warm move of a savepoint that there is", "'move'; or 'job_ids', of a job that runs")
+    elif len(flink.job_ids) != 1:
+        complaints.add(at, f"a warm move of {len(flink.job_ids)} jobs at once", "one in 'job_ids'; or 'move'")
+    if flink.cancel_job is not None:
+        complaints.add(read.at("cancel_job"), "'cancel_job' with a warm move", f"without: {ending}")
+    for key in sorted({"drain", "format"} & read.job.stop.keys()):
+        complaints.add(read.at("stop"), f"{key!r} with a warm move", f"without: {ending}, and takes no savepoint")
 
 
 def _check_prepared(complaints: Complaints, read: ReadJob) -> None:

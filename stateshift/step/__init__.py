@@ -4,6 +4,7 @@
     PrepareJob       preparing   start the target's application early: it waits for its image
     StopJob          jobs        stop the job at a consistent epoch unless it is already stopped
     TakeSavepoint    savepoints  let the engine write an image, and end the job with it if the spec says so
+    TakeCheckpoint   savepoints  end the job with the last checkpoint that it keeps
     FenceSource      jobs        make it impossible for a zombie of the old job to commit
     LiftFence        jobs        let the job go on where it was
     CopyFiles        files       stream a bundle of files
@@ -26,13 +27,14 @@ from stateshift.step.owners import KeepOwners
 from stateshift.step.preparing import PrepareJob
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence, Fleet, Step
 from stateshift.step.rounds import BringFiles, KeepBrought
-from stateshift.step.savepoints import TakeSavepoint
+from stateshift.step.savepoints import TakeCheckpoint, TakeSavepoint
 from stateshift.step.starting import AwaitProgress, SubmitJob
 
 AnyStep = (
     PrepareJob
     | StopJob
     | TakeSavepoint
+    | TakeCheckpoint
     | FenceSource
     | LiftFence
     | CopyFiles
@@ -69,6 +71,7 @@ __all__ = [
     "Step",
     "StopJob",
     "SubmitJob",
+    "TakeCheckpoint",
     "TakeSavepoint",
     "TransformShard",
     "WriteFile",

@@ -37,11 +37,17 @@ class Rename(NamedTuple):
 
 
 class Bundle:
-    """The part of a step that writes files to the same paths below its target."""
+    """The part of a step that writes files below its target, to the same paths or by other `names`, one for each."""
 
     __slots__ = ()
     target: str
     items: tuple[FileInfo, ...]
+    names: tuple[str, ...]
+
+    @property
+    def named(self) -> tuple[tuple[FileInfo, str], ...]:
+        """Each file, and its path below the target."""
+        return tuple(zip(self.items, self.names or (item.path for item in self.items), strict=True))
 
     @property
     def files(self) -> int:
@@ -55,14 +61,13 @@ class Bundle:
         return files_hold(world, self.target, evidence)
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        return remove_ours(world, self.target, tuple(i.path for i in self.items), evidence)
+        return remove_ours(world, self.target, tuple(name for _, name in self.named), evidence)
 
 
 @dataclass(frozen=True, slots=True)
 class CopyFiles(Bundle):
-    """Stream a bundle of files from one location to another, each to the same path. What makes an image visible has
-    to be `whole`: durable before it is seen, so that a power cut leaves no half of it. Where it was `staged`, it only
-    gets its name."""
+    """Stream a bundle of files from one location to another. What makes an image visible has to be `whole`: durable
+    before it is seen, so that a power cut leaves no half of it. Where it was `staged`, it only gets its name."""
 
     kind: ClassVar[str] = "CopyFiles"
     name: str
@@ -72,6 +77,7 @@ class CopyFiles(Bundle):
     keep_times: bool = False
     whole: bool = False
     staged: bool = False
+    names: tuple[str, ...] = ()
 
     def describe(self) -> str:
         return f"copy {paths_told(tuple(i.path for i in self.items))} to {self.target}"
@@ -79,15 +85,16 @@ class CopyFiles(Bundle):
     def run(self, world: World) -> Evidence:
         source, target = world.storage(self.source), world.storage(self.target)
 
-        def copy(item: FileInfo) -> FileEvidence:
+        def copy(one: tuple[FileInfo, str]) -> FileEvidence:
+            item, name = one
             written = _published(target, item) if self.staged else None
             if written is None:
-                new = not _may_hold(world, target, item.path, len(self.items))
-                written = _copy(source, target, item, self.keep_times, self.whole, new)
+                new = not _may_hold(world, target, name, len(self.items))
+                written = _copy(source, target, item, name, self.keep_times, self.whole, new)
             world.meter.done(1, item.size)
             return written
 
-        written = each(world, self.items, copy, source, target, size=lambda item: item.size)
+        written = each(world, self.named, copy, source, target, size=lambda one: one[0].size)
         target.sync()
         if self.staged:
             target.prune(FOLDER)
@@ -104,6 +111,7 @@ class StageFiles(Bundle):
     source: str
     target: str
     items: tuple[FileInfo, ...]
+    names: tuple[str, ...] = ()
 
     def describe(self) -> str:
         return f"bring {paths_told(tuple(i.path for i in self.items))} to {self.target}, not yet to be seen"
@@ -305,10 +313,10 @@ def digest_of(content: Iterator[bytes]) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def same_checksum(source: Storage, target: Storage, path: str) -> bool:
+def same_checksum(source: Storage, target: Storage, path: str, target_path: str) -> bool:
     """Whether both sides hold the same bytes, by the storages' own word. Where one has none, nobody knows."""
     kept = source.checksum(path)
-    return kept is not None and kept == target.checksum(path)
+    return kept is not None and kept == target.checksum(target_path)
 
 
 def _published(target: Storage, item: FileInfo) -> FileEvidence | None:
@@ -328,12 +336,12 @@ def _may_hold(world: World, target: Storage, path: str, files: int) -> bool:
 
 
 def _copy(
-    source: Storage, target: Storage, item: FileInfo, keep_times: bool, whole: bool, new: bool
+    source: Storage, target: Storage, item: FileInfo, name: str, keep_times: bool, whole: bool, new: bool
 ) -> FileEvidence:
     modified = item.modified if keep_times and item.modified else None
-    written = settle(target, item.path, reading(source, item), modified, whole, new)
+    written = settle(target, name, reading(source, item), modified, whole, new)
     if written.size != item.size:
-        target.remove(item.path)
+        target.remove(name)
         raise StalePlan(
             f"{item.path} changed while it was copied: {item.size} bytes when planned, {written.size} when read",
             hint="stop the job that writes it, take this run back (`stateshift rollback WORKDIR`), then plan again",

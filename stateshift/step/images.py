@@ -38,7 +38,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class CompareImages:
-    """Compare `source_shards` with `target_shards` by entries, and `paths` byte for byte. The target's rows are read by
+    """Compare `source_shards` with `target_shards` by entries, and `paths` byte for byte: with the target's of the same
+    path, or of `names`, one for each. The target's rows are read by
     `target_settings` where they are not read as the source's are. `beside` are further sources, whose entries are in
     the target as well."""
 
@@ -54,6 +55,7 @@ class CompareImages:
     size: int = 0
     target_settings: Mapping[str, str] | None = None
     beside: tuple[Side, ...] = ()
+    names: tuple[str, ...] = ()
 
     @property
     def files(self) -> int:
@@ -96,9 +98,8 @@ class CompareImages:
                 hint="the source is untouched: take the run back with `stateshift rollback WORKDIR`",
             )
         large = self.bytes >= LARGE_BYTES * max(1, self.files)
-        known = each(
-            world, self.paths, lambda path: _compare_bytes(source, target, path, large, self.name), source, target
-        )
+        pairs = tuple(zip(self.paths, self.names or self.paths, strict=True))
+        known = each(world, pairs, lambda pair: _compare_bytes(source, target, pair, large, self.name), source, target)
         world.meter.done(self.files, self.bytes)
         told = {"operators": {o: {"entries": n, "digest": f"{h:032x}"} for o, (n, h) in sorted(found.items())}}
         return {**told, "by_checksum": sum(known)} if any(known) else told
@@ -168,11 +169,12 @@ def _sum_of_hashes(store: str, block: Block) -> int:
     return low + (high << 64)
 
 
-def _compare_bytes(source: Storage, target: Storage, path: str, large: bool, step: str) -> bool:
+def _compare_bytes(source: Storage, target: Storage, pair: tuple[str, str], large: bool, step: str) -> bool:
     """Whether the storages' own checksums were enough. Asking for those of small files costs what reading them does."""
-    if large and same_checksum(source, target, path):
+    path, name = pair
+    if large and same_checksum(source, target, path, name):
         return True
-    here, there = digest_of(source.chunks(path)), digest_of(target.chunks(path))
+    here, there = digest_of(source.chunks(path)), digest_of(target.chunks(name))
     if here != there:
         raise VerifyError(
             f"{path}: the target does not hold the same bytes as the source",

@@ -45,6 +45,7 @@ class BringFiles(Bundle):
     anchors: tuple[FileInfo, ...] = ()
     keep_times: bool = False
     read_back: bool = True
+    names: tuple[str, ...] = ()
 
     def describe(self) -> str:
         return f"bring {paths_told(tuple(i.path for i in self.items))} to {self.target} while the job runs"
@@ -52,33 +53,35 @@ class BringFiles(Bundle):
     def run(self, world: World) -> Evidence:
         source, target = world.storage(self.source), world.storage(self.target)
 
-        def bring(item: FileInfo) -> tuple[FileEvidence, str] | None:
-            brought = self._brought(source, target, item)
-            world.meter.done(1, item.size)
+        def bring(one: tuple[FileInfo, str]) -> tuple[FileEvidence, str] | None:
+            brought = self._brought(source, target, *one)
+            world.meter.done(1, one[0].size)
             return brought
 
-        each_one = each(world, self.items, bring, source, target, size=lambda item: item.size)
+        each_one = each(world, self.named, bring, source, target, size=lambda one: one[0].size)
         found = [one for one in each_one if one is not None]
         target.sync()
         stamps = {file.path: stamp for file, stamp in found}
         return {"files": [list(file) for file, _ in found], "stamps": stamps, "missed": len(self.items) - len(found)}
 
-    def _brought(self, source: Storage, target: Storage, item: FileInfo) -> tuple[FileEvidence, str] | None:
+    def _brought(
+        self, source: Storage, target: Storage, item: FileInfo, name: str
+    ) -> tuple[FileEvidence, str] | None:
         """The file as it arrived, and its stamp there; None where it was gone, or another one, before that."""
         modified = item.modified if self.keep_times and item.modified else None
         with suppress(MissingFile):
-            written = settle(target, item.path, reading(source, item), modified)
-            after, arrived = source.stat(item.path), target.stat(item.path)
+            written = settle(target, name, reading(source, item), modified)
+            after, arrived = source.stat(item.path), target.stat(name)
             same = after is not None and item.stamp != "" and after.stamp == item.stamp and written.size == item.size
-            if same and arrived is not None and (not self.read_back or _is_whole(source, target, written)):
+            if same and arrived is not None and (not self.read_back or _is_whole(source, target, item, written)):
                 return written, arrived.stamp
-        target.remove(item.path)
+        target.remove(name)
         return None
 
 
-def _is_whole(source: Storage, target: Storage, written: FileEvidence) -> bool:
+def _is_whole(source: Storage, target: Storage, item: FileInfo, written: FileEvidence) -> bool:
     """Whether the target holds what was read: by the storages' own word on the content, or by reading it again."""
-    if written.size >= LARGE_BYTES and same_checksum(source, target, written.path):
+    if written.size >= LARGE_BYTES and same_checksum(source, target, item.path, written.path):
         return True
     return digest_of(target.chunks(written.path)) == (written.size, written.digest)
 

@@ -1,17 +1,26 @@
-"""TakeSavepoint: let the engine write an image of a running job, and end the job with it where the spec says so.
+"""Steps that let the engine write an image of a running job: TakeSavepoint, which ends the job with it where the spec
+says so, and TakeCheckpoint, which ends the job with the last checkpoint that it keeps.
 
-The savepoint is written below a folder of the spec's, under a name that the engine makes up: where it lies stands in
-the evidence, and the plan of the move is made from there. A repeat asks with the same tag, and is told of the same
-one."""
+The savepoint is written below a folder of the spec's, under a name that the engine makes up, the checkpoint where the
+job keeps them: where it lies stands in the evidence, and the plan of the move is made from there. A repeat asks with
+the same tag, and is told of the same one."""
 
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
-from stateshift.clusters.protocol import Gone, SavepointCluster, SavepointRequest, StopRequest, Submission
+from stateshift.clusters.protocol import (
+    CheckpointRequest,
+    Gone,
+    SavepointCluster,
+    SavepointRequest,
+    StopRequest,
+    Submission,
+)
 from stateshift.errors import ClusterError, FormatError
 from stateshift.formats.flink.metadata import decode_metadata
 from stateshift.formats.flink.names import METADATA
@@ -24,8 +33,51 @@ ENDING = ("Suspend Savepoint", "Terminate Savepoint")
 CLOCKS_APART = 60.0  # seconds that a storage's clock may be behind ours
 
 
+class TakesImage(NoFiles):
+    """What both have in common. A repeat of `run` tells where the image is that the job has ended with."""
+
+    __slots__ = ()
+    cluster: str
+    job: str
+    job_id: str
+    restart: Mapping[str, Any] | None
+    restart_environment: Mapping[str, str]
+
+    @property
+    @abstractmethod
+    def ends(self) -> bool: ...
+
+    @abstractmethod
+    def run(self, world: World) -> Evidence: ...
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        there = world.storage(evidence["image"]).stat(METADATA) is not None
+        return [] if there else [Discrepancy(evidence["image"], "the image", "nothing")]
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        """Start the job again from its image, which is left where it is."""
+        cluster = _cluster(world, self.cluster)
+        if not self.ends or self._state(cluster).alive:
+            return []
+        if evidence is None:
+            # Begun, and the job does not run: it has ended with this image, or before it was asked to.
+            try:
+                evidence = self.run(world)
+            except ClusterError as error:
+                return [f"{self.job} ({self.job_id}) does not run, and no image of it is known: {error.fact}"]
+        image = evidence["image"]
+        if self.restart is None:
+            return [f"{self.job} is stopped: start it again from {image} (no source_submit in the spec)"]
+        tag = f"{tag_of(world, self.job_id)}.restart"
+        cluster.submit(Submission(tag, self.job, image, None, dict(self.restart), dict(self.restart_environment)))
+        return []
+
+    def _state(self, cluster: SavepointCluster) -> Any:
+        return cluster.find_source(StopRequest(self.job, "", options={"job_ids": [self.job_id]})).state
+
+
 @dataclass(frozen=True, slots=True)
-class TakeSavepoint(NoFiles):
+class TakeSavepoint(TakesImage):
     """`stop`: the job ends with its savepoint, and nothing is done after it; `cancel`: the older way, with records in
     between that are done twice or lost. Neither: the job goes on, and what it does from now on is not in the image."""
 
@@ -86,30 +138,33 @@ class TakeSavepoint(NoFiles):
             seconds_max=self.seconds_max,
         )
 
-    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        there = world.storage(evidence["image"]).stat(METADATA) is not None
-        return [] if there else [Discrepancy(evidence["image"], "the savepoint", "nothing")]
 
-    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        """Start the job again from its savepoint, which is left where it is."""
-        cluster = _cluster(world, self.cluster)
-        if not self.ends or self._state(cluster).alive:
-            return []
-        if evidence is None:
-            # Begun, and the job does not run: it has ended with this savepoint, or before it was asked to.
-            try:
-                evidence = self.run(world)
-            except ClusterError as error:
-                return [f"{self.job} ({self.job_id}) does not run, and no savepoint of it is known: {error.fact}"]
-        image = evidence["image"]
-        if self.restart is None:
-            return [f"{self.job} is stopped: start it again from {image} (no source_submit in the spec)"]
-        tag = f"{tag_of(world, self.job_id)}.restart"
-        cluster.submit(Submission(tag, self.job, image, None, dict(self.restart), dict(self.restart_environment)))
-        return []
+@dataclass(frozen=True, slots=True)
+class TakeCheckpoint(TakesImage):
+    """One more checkpoint is completed, and the job is cancelled: what it does in between is done again by whoever goes
+    on. Nothing of its state is written anew, as it is for a savepoint."""
 
-    def _state(self, cluster: SavepointCluster) -> Any:
-        return cluster.find_source(StopRequest(self.job, "", options={"job_ids": [self.job_id]})).state
+    kind: ClassVar[str] = "TakeCheckpoint"
+    name: str
+    cluster: str
+    job: str
+    job_id: str
+    seconds_max: float
+    restart: Mapping[str, Any] | None = None
+    restart_environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def ends(self) -> bool:
+        return True
+
+    def describe(self) -> str:
+        return f"{self.job} ({self.job_id}) on {self.cluster}: complete a checkpoint, and cancel it"
+
+    def run(self, world: World) -> Evidence:
+        began = world.clock.now()
+        request = CheckpointRequest(tag_of(world, self.job_id), self.job_id, self.seconds_max)
+        image = _cluster(world, self.cluster).checkpoint(request)
+        return {"image": image, "job_id": self.job_id, "at": began, "seconds": world.clock.now() - began}
 
 
 def ended_with(content: bytes) -> bool:

@@ -2,6 +2,7 @@
 that is written anew. Pure.
 
     copies(surveys, choice, target, deal)     steps, an image each and then some
+    as_they_are(surveys, choice, deal)        the files of them that are copied whole, an image each, and their names
     names_anew(choice, anew), loose_names     what the files of an operator are called that is written anew
     summary(anew), kept(number)               where is told what is in them; where a source's metadata is
 """
@@ -9,13 +10,15 @@ that is written anew. Pure.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from stateshift.engines.bundles import bundled
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.choosing import Anew, Choice, Dealing, metadata_of, places_of
 from stateshift.engines.flink.editing import Taken
-from stateshift.engines.flink.transforms import CUT, KEEP, RESCALE
+from stateshift.engines.flink.transforms import CUT, RESCALE
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import Segment, files_of
 from stateshift.formats.marks import FOLDER
@@ -24,29 +27,44 @@ from stateshift.step.files import Elsewhere
 from stateshift.survey import FileInfo, Image, Survey
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Of one image: files that are copied as they are, each with its name in the target; and of the others the parts
+    that become a file of their own, (name, (start, size))."""
+
+    location: str
+    files: tuple[tuple[FileInfo, str], ...]
+    pieces: Mapping[str, tuple[tuple[str, tuple[int, int]], ...]]
+
+
+def as_they_are(surveys: Sequence[Survey], choice: Choice, deal: Dealing) -> Iterator[Whole]:
+    anew = deal.by_source
+    for number, (survey, taken) in enumerate(zip(surveys, choice.taken, strict=True)):
+        infos = {file.path: file for file in survey.files}
+        wanted = _wanted(survey.images[0], taken, {own: one for (n, own), one in anew.items() if n == number})
+        files = [(infos[path], name) for path, parts in wanted.items() for name, part in parts if part is None]
+        pieces = {path: tuple((n, p) for n, p in parts if p is not None) for path, parts in wanted.items()}
+        # What keeps its name comes first, and stands together.
+        files.sort(key=lambda one: one[0].path != one[1])
+        yield Whole(survey.location, tuple(files), {path: own for path, own in pieces.items() if own})
+
+
 def copies(
-    surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing
+    surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing, brought: Container[tuple[str, str]] = ()
 ) -> Iterator[AnyStep]:
-    yield from _as_they_are(surveys, choice, target, deal)
+    """But for what was `brought` before, by location and path."""
+    yield from _as_they_are(surveys, choice, target, deal, brought)
     yield from _anew(surveys, choice, target, deal)
 
 
 def _as_they_are(
-    surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing
+    surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing, brought: Container[tuple[str, str]]
 ) -> Iterator[AnyStep]:
-    anew = deal.by_source
-    for number, (survey, taken) in enumerate(zip(surveys, choice.taken, strict=True)):
-        image = survey.images[0]
+    for number, (survey, whole) in enumerate(zip(surveys, as_they_are(surveys, choice, deal), strict=True)):
         infos = {file.path: file for file in survey.files}
-        wanted = _wanted(image, taken, {own: one for (n, own), one in anew.items() if n == number})
-        same = [infos[path] for path, parts in wanted.items() if list(parts) == [(path, None)]]
-        for bundle, items in enumerate(bundled(same)):
-            yield CopyFiles(f"copy/{number}-{bundle}", survey.location, target, tuple(items))
-        others = {path: parts for path, parts in wanted.items() if list(parts) != [(path, None)]}
-        whole = [(infos[path], name) for path, parts in others.items() for name, part in parts if part is None]
-        yield from _renamed(f"copy/{number}-named", survey.location, target, whole)
-        cut = {path: [(n, p) for n, p in parts if p is not None] for path, parts in others.items()}
-        for index, (path, pieces) in enumerate((path, pieces) for path, pieces in cut.items() if pieces):
+        left = [one for one in whole.files if (survey.location, one[0].path) not in brought]
+        yield from _copied(f"copy/{number}", survey.location, target, left)
+        for index, (path, pieces) in enumerate(whole.pieces.items()):
             yield TransformShard(
                 name=f"copy/{number}-cut-{index}",
                 transform=CUT,
@@ -56,8 +74,8 @@ def _as_they_are(
                 target=target,
                 outputs=tuple(name for name, _ in pieces),
             )
-        metadata = infos[layout.under(image.path, layout.METADATA)]
-        yield from _renamed(f"copy/{number}-metadata", survey.location, target, [(metadata, kept(number))])
+        metadata = infos[layout.under(survey.images[0].path, layout.METADATA)]
+        yield from _copied(f"copy/{number}-metadata", survey.location, target, [(metadata, kept(number))])
 
 
 def _wanted(
@@ -126,21 +144,22 @@ def summary(one: Anew) -> str:
     return f"{FOLDER}/anew-{one.operator}.json"
 
 
-def _renamed(
-    name: str, source: str, target: str, files: list[tuple[FileInfo, str]]
-) -> Iterator[TransformShard]:
-    """Files as they are, under other names."""
-    names = {info.path: given for info, given in files}
-    for number, bundle in enumerate(bundled([info for info, _ in files])):
-        yield TransformShard(
-            name=f"{name}-{number}",
-            transform=KEEP,
-            options={},
-            source=source,
-            inputs=tuple(bundle),
-            target=target,
-            outputs=tuple(names[info.path] for info in bundle),
-        )
+def _copied(name: str, source: str, target: str, files: Sequence[tuple[FileInfo, str]]) -> Iterator[CopyFiles]:
+    for number, some in enumerate(bundled(Named(*one) for one in files)):
+        items, names = tuple(one.file for one in some), tuple(one.name for one in some)
+        same = all(item.path == given for item, given in zip(items, names, strict=True))
+        yield CopyFiles(f"{name}-{number}", source, target, items, names=() if same else names)
+
+
+class Named(NamedTuple):
+    """A file, and what it is called in the target."""
+
+    file: FileInfo
+    name: str
+
+    @property
+    def size(self) -> int:
+        return self.file.size
 
 
 def kept(number: int) -> str:

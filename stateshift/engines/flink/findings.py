@@ -86,14 +86,23 @@ def of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     elif cluster is not None and cluster.state not in ("running", "unknown"):
         yield Finding(
             "refuse",
-            f"{', '.join(job.flink.job_ids)} on {cluster.name}: {cluster.state}, and no savepoint can be taken",
+            f"{', '.join(job.flink.job_ids)} on {cluster.name}: {cluster.state}, and no savepoint can be taken"
+            if job.mode != "warm"
+            else f"{', '.join(job.flink.job_ids)} on {cluster.name}: {cluster.state}, and cannot be followed",
             hint='name the savepoint it ended with in "existing_savepoint_paths"',
         )
     ours = newest_for(cluster.version) if cluster is not None else None
     written = newest_for(asked_version(job)) or ours
     if facts.target_cluster is not None and written is not None:
         yield from _of_reading(facts.target_cluster, written)
-    if job.target is not None:
+    if job.mode == "warm":
+        yield Finding(
+            "warn",
+            "what the job does since its last checkpoint is done again, as after a failure: a sink that is not "
+            "transactional gets it twice",
+            hint='"mode": "move" ends it with a savepoint, and nothing is done after that',
+        )
+    elif job.target is not None:
         yield Finding("note", "what is copied, and what is written anew, is planned from the savepoints, once they are "
                       "taken")  # fmt: skip
     if job.flink.cancel_job:

@@ -33,12 +33,15 @@ from stateshift.engines.flink.findings import (
     waived,
 )
 from stateshift.engines.flink.transforms import KEEP, METADATA
+from stateshift.engines.flink.warming import bare, compared, names_of, of_rounds, round_of, there_already
 from stateshift.engines.starting import Awaited, start
+from stateshift.engines.warming import kept as kept_of
+from stateshift.errors import StalePlan
 from stateshift.formats.flink.versions import newest_for
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.spec import JobSpec, Spec
 from stateshift.spec.waves import sharing
-from stateshift.step import TakeSavepoint, TransformShard
+from stateshift.step import BringFiles, CopyFiles, TakeCheckpoint, TakeSavepoint, TransformShard
 from stateshift.survey import Facts, FileInfo, Finding, Survey
 
 
@@ -46,10 +49,69 @@ def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     if not spec.restart:
         started = _plan(job, facts, phases_of(*_start(job, facts, None)), tuple(of_clusters(facts)))
         return (replace(started, purpose="start"),)
+    if job.takes_savepoints and job.mode == "warm":
+        later = replace(_later(spec, job, facts), provisional=True, facts=identity_of(facts))
+        return round_plan(spec, job, facts), halt_plan(spec, job, facts), later
+    facts = bare(facts)
     if job.takes_savepoints:
         later = _plan(job, facts, phases_of(*_start(job, facts, 0)), tuple(_of_taking(job, facts)))
         return halt_plan(spec, job, facts), replace(later, provisional=True, facts=identity_of(facts))
     return (move_plan(spec, job, facts),)
+
+
+def round_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+    """Bring what can be brought of the last checkpoint while the job runs; nothing where there is none yet. What speaks
+    against the move is told with the move."""
+    surveys, steps = (facts.source,), tuple[BringFiles, ...]()
+    if _is_readable(facts.source):
+        choice = chosen(job, surveys)
+        steps = tuple(round_of(job, facts, surveys, choice, dealing(job, surveys, choice)))
+    made = _plan(job, facts, phases_of(Phase("copy", steps)), (), facts.source.epoch)
+    return replace(made, purpose="warm", provisional=True, facts=identity_of(facts))
+
+
+def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+    """Behind a round that has brought everything these facts need: publish it, so that a job can be started from it,
+    and only then remove what it does not need any more."""
+    facts = bare(facts)
+    surveys = (facts.source,)
+    if not _is_readable(facts.source):
+        raise StalePlan(f"the last checkpoint of {job.name} is gone, since a newer one has been completed",
+                        hint="the next round brings that")  # fmt: skip
+    choice = chosen(job, surveys)
+    deal, target = dealing(job, surveys, choice), facts.target.location
+    wanted = names_of(surveys, choice, deal)
+    there = there_already(facts, wanted)
+    again = {*(name for key, name in wanted.items() if key not in there), *_written(choice, deal)}
+    phases = phases_of(
+        Phase("copy", tuple(copies(surveys, choice, target, deal, there))),
+        Phase("transform", (_metadata(job, surveys, choice, target, deal),)),
+        Phase("publish", (_published(target),), ordered=True),
+        Phase("retire", tuple(replace(step, name=f"retire/{n}", items=())
+                              for n, step in enumerate(kept_of(facts, there, again)))),
+    )  # fmt: skip
+    made = _plan(job, facts, phases, (), facts.source.epoch)
+    return replace(made, purpose="standby", provisional=True, facts=identity_of(facts))
+
+
+def _written(choice: Choice, deal: Dealing) -> Iterator[str]:
+    """What a plan writes beside the files of its sources."""
+    yield from (layout.METADATA, layout.STAGED)
+    yield from (kept(number) for number, _ in enumerate(choice.taken))
+    yield from (summary(one) for one in deal.anew)
+
+
+def _is_readable(survey: Survey) -> bool:
+    return bool(survey.images) and "metadata" in survey.images[0].details
+
+
+def _later(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+    """The move as it would be from the last checkpoint: the one that the job ends with has little more."""
+    found = tuple(waived(one, job.waive) for one in (*of_taking(job, facts), *of_rounds(job, (facts.source,))))
+    if not _is_readable(facts.source) or any(one.level == "refuse" for one in found):
+        return _plan(job, facts, phases_of(*_start(job, facts, 0)), found)
+    made = move_plan(spec, job, bare(facts))
+    return replace(made, findings=(*found, *made.findings))
 
 
 def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
@@ -58,6 +120,19 @@ def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     # Of several jobs it is not known which of them `source_submit` starts: they are told apart by a person.
     again, cancel = job.source_submit if len(job.flink.job_ids) == 1 else None, job.flink.cancel_job
     patience = spec.cluster(job.source_cluster).options.get("seconds_max", 600) if job.source_cluster else 600
+    if job.mode == "warm":
+        (job_id,) = job.flink.job_ids
+        step = TakeCheckpoint(
+            name="halt/checkpoint",
+            cluster=job.source_cluster or "",
+            job=job.name,
+            job_id=job_id,
+            seconds_max=float(job.stop.get("seconds_max", patience)),
+            restart=again.options if again else None,
+            restart_environment=again.environment if again else {},
+        )
+        halted = _plan(job, facts, phases_of(Phase("halt", (step,))), ())
+        return replace(halted, purpose="halt", epoch=None, facts=identity_of(facts))
     steps = tuple(
         TakeSavepoint(
             name=f"halt/savepoint-{number}",
@@ -99,10 +174,17 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     if job.target is None:
         return _plan(job, facts, phases_of(*_start(job, facts, epoch)), found, epoch)
     target = facts.target.location
+    wanted = names_of(surveys, choice, deal)
+    there = there_already(facts, wanted)
+    again = {*(name for key, name in wanted.items() if key not in there), *_written(choice, deal)}
+    copied, keeping = tuple(copies(surveys, choice, target, deal, there)), tuple(kept_of(facts, there, again))
+    # Rounds have compared what they brought byte for byte: the rest then is, too, where all of it is copied as it is.
+    bytewise = bool(there) and all(isinstance(step, CopyFiles) for step in copied)
+    compare = compared(copied) if bytewise else compares(job, surveys, choice, target, deal)
     phases = phases_of(
-        Phase("copy", tuple(copies(surveys, choice, target, deal))),
+        Phase("copy", (*keeping, *copied)),
         Phase("transform", (_metadata(job, surveys, choice, target, deal),)),
-        Phase("compare", tuple(compares(job, surveys, choice, target, deal))),
+        Phase("compare", tuple(compare) if job.verify != "none" else ()),
         Phase("publish", (_published(target),), ordered=True),
         *_start(job, facts, epoch),
     )

@@ -211,8 +211,8 @@ def _listed(storage: Storage, at: str, metadata: Metadata, places: Places) -> Li
 def _files(at: str, metadata: Metadata, places: Places, listed: Listing) -> tuple[FileInfo, ...]:
     """Everything in the image's folder, and what it needs of others."""
     held = {path for path in listed if not at or path.startswith(f"{at}/")}
-    others = (listed[path] for path in _paths(metadata, places) - held if path in listed)
-    return tuple(sorted((*(listed[path] for path in held), *(FileInfo(file.path, file.size) for file in others))))
+    others = (path for path in _paths(metadata, places) - held if path in listed)
+    return tuple(sorted(listed[path] for path in (*held, *others)))
 
 
 def paths_by_operator(metadata: Metadata, places: Places) -> dict[str, tuple[str, ...]]:

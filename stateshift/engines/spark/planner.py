@@ -13,7 +13,7 @@ A job that still runs gets a halt plan and, provisionally, the move plan of what
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from stateshift import plain
@@ -79,7 +79,7 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         Phase("transform", tuple(_transforms(rewriting))),
         Phase("publish", tuple(publish(spec, job, facts, images, reshaping)), ordered=True),
         Phase("retire", tuple(replace(step, name=f"retire/{n}", items=())
-                              for n, step in enumerate(kept(facts, frozenset(wanted))))),
+                              for n, step in enumerate(kept(facts, wanted, _paths(wanted))))),
     )  # fmt: skip
     made = _plan(job, facts, phases, ())
     return replace(made, purpose="standby", provisional=True, facts=identity_of(facts))
@@ -144,13 +144,17 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         halt, fenced = Phase("halt", ()), tuple(replace(f, name=f"copy/{_last(f.name)}") for f in halt.steps)
     phases = phases_of(
         halt,
-        Phase("copy", (*fenced, *kept(facts, wanted), *staged(visible), *copied.steps)),
+        Phase("copy", (*fenced, *kept(facts, wanted, _paths(wanted)), *staged(visible), *copied.steps)),
         Phase("transform", (*_transforms(rewriting), *reshaping.steps, *_renamed(facts, reshaping, rewriting))),
         Phase("compare", tuple(_compares(job, facts, images, copied, reshaping))),
         Phase("publish", (*visible, *owners_kept(job, facts)), ordered=True),
         *_start(job, facts, images),
     )
     return _plan(job, facts, phases, found)
+
+
+def _paths(wanted: Iterable[tuple[str, str]]) -> set[str]:
+    return {path for _, path in wanted}
 
 
 def _last(name: str) -> str:

@@ -1,0 +1,213 @@
+"""Jobs of Flink that are brought over while they run: on a disk and a cluster in memory, with checkpoints that come and
+go in between, and kills at every effect. The real thing is in tests/servers/test_flink_warm.py."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift import migration
+from stateshift.clusters.memory_flink import MemoryFlink
+from stateshift.errors import ClusterError, PlanError, SpecError
+from stateshift.report import Report
+from stateshift.spec import Spec, parse_spec
+from stateshift.storage.protocol import Storage
+from tests.contracts.faulty import Effects, Faulty, Killed, at
+from tests.engines.flink import golden
+from tests.support.ground import Ground
+from tests.support.living_flink import LivingFlinkJob
+
+TARGET = "file:///there/orders"
+CLUSTERS = {"old": {"kind": "command", "find": "f", "submit": "s", "stop": "t"}}
+SAVEPOINTS = "file:///taken"
+
+
+def spec_of(**more: Any) -> Spec:
+    job = {
+        "name": "orders", "job_ids": ["orders-id"], "source_cluster": "old", "target_cluster": "old", "mode": "warm",
+        "target_directory": SAVEPOINTS, "new_savepoint_path": TARGET, "submit": {"command": "go"},
+        "source_submit": {"command": "back"}, **more,
+    }  # fmt: skip
+    return parse_spec(json.dumps({"version": 1, "engine": "flink", "clusters": CLUSTERS, "jobs": [job]}))
+
+
+class Stage:
+    """A job that completes a checkpoint now and then while somebody looks; what it is taken for in the end is held
+    against its last one."""
+
+    def __init__(self, folder: Path, seed: int = 1, mood: float = 0.0, image: str | None = None) -> None:
+        self.ground, self.random, self.mood = Ground(folder), random.Random(seed), mood
+        self.job = LivingFlinkJob(self.ground.disk, self.random, *([image] if image else []))
+        self.flink = MemoryFlink(lambda location: None)
+        self.flink.run("orders", "orders-id")
+        self.flink.latest, self.flink.complete = self.job.location, self._complete
+        self.ground.cluster = self.flink
+        self.ground.clock.time += 600
+        self.ground.wrap = lambda storage: Watched(storage, self)  # type: ignore[assignment,return-value]
+
+    def _complete(self) -> str:
+        self.flink.latest = self.job.complete()
+        self.job.running = False
+        return self.job.location
+
+    def happens(self) -> None:
+        if self.job.running and self.random.random() < self.mood:
+            self.flink.latest = self.job.complete()
+
+    def apply(self, **keys: Any) -> Report:
+        return self.ground.apply(spec_of(**keys))
+
+    @property
+    def workdir(self) -> Any:
+        return self.ground.workdir()
+
+    def arrived(self) -> None:
+        """What is there is the job's last checkpoint, operator for operator and file for file, and no more."""
+        wanted = golden.looked_at(self.ground.disk, self.job.location)[1]
+        found = golden.looked_at(self.ground.disk, TARGET)[1]
+        assert found.images[0].epoch == wanted.images[0].epoch == self.job.number
+        assert not [f for f in found.images[0].findings if f.level == "refuse"]
+        assert content(self.ground, wanted) == content(self.ground, found)
+        named = {path for path in found.images[0].needed if path != "_metadata"}
+        assert {path for path in self.ground.held(TARGET) if path != "_metadata"} == named
+        assert [submission.location for submission in self.flink.submissions] == [TARGET]
+
+
+def content(ground: Ground, survey: Any) -> list[bytes]:
+    storage = ground.disk.open(survey.location)
+    needed = survey.images[0].needed
+    return sorted(storage.read(path) for path in needed if not path.endswith("_metadata"))
+
+
+class Watched:
+    """A storage beside which the job goes on."""
+
+    def __init__(self, storage: Storage, stage: Stage) -> None:
+        self._storage, self._stage = storage, stage
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("list", "stat", "chunks", "write"):
+            self._stage.happens()
+        return getattr(self._storage, name)
+
+
+@pytest.mark.row("T-1", "T-5", "IF-2")
+def test_all_but_the_last_checkpoint_s_own_files_is_brought_before_the_job_ends(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    report = stage.apply()
+    assert report.state == "finished"
+    stage.arrived()
+    names = [phase.name for phase in report.jobs[0].phases]
+    assert names[:3] == ["round 1", "halt", "copy"]
+    brought, copied = report.jobs[0].phases[0], report.jobs[0].phases[2]
+    assert brought.files == 15 and 0 < copied.files < 12, "some shared files were new, and its own"
+    assert stage.flink.savepoints and not stage.ground.held(SAVEPOINTS)
+    assert not migration.verify(stage.workdir, stage.ground.doors).broken
+
+
+def test_the_plan_says_what_there_is_to_bring(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    warm, halt, move = stage.ground.propose(spec_of()).plans
+    assert [plan.purpose for plan in (warm, halt, move)] == ["warm", "halt", "move"]
+    assert (warm.files, [step.kind for step in halt]) == (15, ["TakeCheckpoint"])
+    assert move.provisional and move.epoch == 7 and not move.refusals
+    assert any("since its last checkpoint" in finding.message for finding in move.findings)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_checkpoints_come_and_go_meanwhile_the_last_one_arrives(tmp_path: Path, seed: int) -> None:
+    stage = Stage(tmp_path, seed, mood=0.02)
+    assert stage.apply(rounds=3).state == "finished"
+    stage.arrived()
+    assert not migration.verify(stage.workdir, stage.ground.doors).broken
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_taken_back_nothing_is_left_and_the_job_is_started_from_its_last_checkpoint(tmp_path: Path, seed: int) -> None:
+    stage = Stage(tmp_path, seed, mood=0.02)
+    stage.apply(rounds=2)
+    stage.ground.rollback(discard_progress=True)
+    assert stage.ground.held(TARGET) == {}
+    assert stage.flink.submissions[-1].location == stage.job.location
+    assert stage.flink.submissions[-1].options == {"command": "back"}
+    assert not stage.ground.locks()
+
+
+def test_a_run_killed_at_any_effect_ends_with_one_checkpoint_and_one_job(tmp_path: Path) -> None:
+    unharmed, counted = Stage(tmp_path / "unharmed"), Effects()
+    unharmed.ground.wrap = lambda storage: Faulty(storage, counted)
+    unharmed.apply()
+    assert len(counted.seen) > 30
+    for number in range(1, len(counted.seen) + 1):
+        stage = Stage(tmp_path / str(number))
+        effects = Effects(at(number, Killed))
+        stage.ground.wrap = lambda storage, effects=effects: Faulty(storage, effects)  # type: ignore[misc]
+        with pytest.raises(Killed):
+            stage.apply()
+        stage.ground.wrap = lambda storage: storage
+        stage.ground.resume()
+        stage.arrived()
+        assert len(stage.flink.savepoints) == 1, f"killed at effect {number}"
+
+
+def test_a_standby_can_be_started_from_at_any_time_and_follows_the_job(tmp_path: Path) -> None:
+    stage, seen = Stage(tmp_path), list[int]()
+
+    def sleep(seconds: float) -> None:
+        stage.ground.clock.time += seconds
+        if "_metadata" not in stage.ground.held(TARGET):
+            return
+        found = golden.looked_at(stage.ground.disk, TARGET)[1].images[0]
+        assert found.epoch is not None and not [f for f in found.findings if f.level == "refuse"]
+        if found.epoch not in seen:
+            seen.append(found.epoch)
+            stage.flink.latest = stage.job.complete()
+        if len(seen) > 3:
+            stage.workdir.steering.ask_cutover(False)
+
+    stage.ground.clock.sleep = sleep  # type: ignore[method-assign]
+    assert stage.apply(cutover="never").state == "finished"
+    assert seen == sorted(seen) and len(seen) > 3
+    stage.arrived()
+
+
+def test_a_lost_answer_is_asked_for_again_and_the_same_checkpoint_counts(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.flink.lose_savepoints()
+    with pytest.raises(ClusterError, match="no answer"):
+        stage.apply()
+    assert stage.ground.resume().state == "finished"
+    stage.arrived()
+
+
+def test_a_job_whose_checkpoints_go_with_it_is_not_ended(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.flink.complete = None
+    with pytest.raises(ClusterError, match="deleted when it is cancelled"):
+        stage.apply()
+    assert stage.flink.running("orders-id")[0].state == "running"
+    stage.ground.rollback()
+    assert stage.ground.held(TARGET) == {} and stage.flink.submissions == []
+
+
+@pytest.mark.parametrize("image", ["count-checkpoint-rocksdb", "kinds-checkpoint-hashmap"])
+def test_checkpoints_that_are_written_anew_each_time_are_refused_with_the_way_out(tmp_path: Path, image: str) -> None:
+    stage = Stage(tmp_path, image=f"flink-2.3.0/{image}")
+    with pytest.raises(PlanError, match="written anew each time") as refused:
+        stage.apply()
+    assert "incremental" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize(("more", "words"), [
+    ({"job_ids": ["a" * 32, "b" * 32]}, "2 jobs at once"),
+    ({"cancel_job": True}, "'cancel_job' with a warm move"),
+    ({"stop": {"drain": True}}, "'drain' with a warm move"),
+    ({"submit": {"command": "go", "prepare": True}}, "a job of Flink that is prepared"),
+])  # fmt: skip
+def test_what_makes_no_sense_is_refused_by_the_spec(more: dict[str, Any], words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        spec_of(**more)

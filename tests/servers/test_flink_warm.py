@@ -1,0 +1,129 @@
+"""Jobs of Flink that keep incremental checkpoints are brought over while they run, from one real Flink to another.
+What a job does after its last checkpoint is done again, in the same way: each number has its line, once or twice."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.support import ROOT, environment
+from tests.servers.flink_ground import KEYS, Ground
+from tests.support.flink import faults, until
+from tests.support.moving import has_begun, killed_at
+from tests.support.servers import Servers, group
+
+pytestmark = pytest.mark.servers
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    with group(tmp_path_factory.mktemp("flinks"), "flink-a", "flink-b") as servers:
+        yield servers
+
+
+@pytest.fixture
+def ground(servers: Servers, tmp_path: Path) -> Iterator[Ground]:
+    made = Ground(servers, tmp_path)
+    yield made
+    made.cleared()
+
+
+def words(ground: Ground, **other: str) -> list[str]:
+    """Flink's settings of a job whose checkpoints are incremental, stay behind, and are files even while small."""
+    settings = {
+        "state.backend.type": "rocksdb", "execution.checkpointing.incremental": "true",
+        "execution.checkpointing.data-inline-threshold": "0 b",
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        "execution.checkpointing.dir": (ground.folder / "checkpoints").as_uri(), **other,
+    }  # fmt: skip
+    return [word for key, value in settings.items() for word in (f"--flink.{key}", value)]
+
+
+def job_of(ground: Ground, id: str, **more: object) -> dict[str, object]:
+    submit = ground.submit("orders", *words(ground))
+    return ground.job("orders", id, mode="warm", submit=submit, source_submit=submit, **more)
+
+
+def goes_on(ground: Ground) -> None:
+    before = len(ground.written("orders"))
+    until(lambda: len(ground.written("orders")) > before + 100)
+    ground.ended()
+    found = sorted(set(ground.written("orders")), key=lambda line: line.number)
+    assert faults(found, KEYS, 0, len(found)) == []
+
+
+@pytest.mark.row("T-1", "T-5", "IF-2", "IF-12", "IF-17")
+def test_a_job_is_brought_over_while_it_runs_and_ends_with_its_last_checkpoint(ground: Ground) -> None:
+    id = ground.started("orders", *words(ground))
+    spec = ground.spec(job_of(ground, id, rounds=3))
+    plan = ground.said("plan", spec)
+    assert [one["purpose"] for one in plan["plans"]] == ["warm", "halt", "move"]
+    assert any("does since its last checkpoint is done again" in found["message"] for found in plan["findings"])
+    report = ground.applied(spec)
+    assert report["state"] == "finished"
+    (job,) = report["report"]["jobs"]
+    assert len(job["rounds"]) >= 3 and all(one["files"] for one in job["rounds"])
+    assert not (ground.folder / "taken").exists(), "no savepoint was taken"
+    ground.said("verify", ground.workdir)
+    (ground.folder / "checkpoints" / id).rename(ground.folder / "gone")
+    assert ground.said("verify", ground.folder / "new-orders", "--deep")["restartable"]
+    goes_on(ground)
+
+
+def test_killed_in_its_rounds_and_at_every_phase_and_resumed_one_job_goes_on(ground: Ground) -> None:
+    id = ground.started("orders", *words(ground))
+    spec = ground.spec(job_of(ground, id, rounds=2))
+    killed_at("copy/", ("apply", str(spec), "--yes", "--workdir", str(ground.workdir)), ground.workdir, {})
+    for step in ("halt/", "transform/", "publish/", "submit/", "confirm/"):
+        killed_at(step, ("resume", str(ground.workdir)), ground.workdir, {})
+    assert ground.said("resume", ground.workdir)["state"] == "finished"
+    assert len([job for job in ground.there.ask("/jobs/overview")["jobs"] if job["state"] == "RUNNING"]) == 1
+    goes_on(ground)
+
+
+def test_taken_back_the_old_job_goes_on_from_its_last_checkpoint(ground: Ground) -> None:
+    id = ground.started("orders", *words(ground))
+    spec = ground.spec(job_of(ground, id))
+    killed_at("submit/", ("apply", str(spec), "--yes", "--workdir", str(ground.workdir)), ground.workdir, {})
+    assert ground.said("rollback", ground.workdir, "--yes")["state"] == "rolled-back"
+    assert not list((ground.folder / "new-orders").rglob("*"))
+    assert [job["name"] for job in ground.here.ask("/jobs/overview")["jobs"] if job["state"] == "RUNNING"] == ["orders"]
+    goes_on(ground)
+
+
+def test_given_up_in_its_rounds_nothing_is_left_and_the_job_has_not_been_touched(ground: Ground) -> None:
+    id = ground.started("orders", *words(ground))
+    spec = ground.spec(job_of(ground, id, cutover="told"))
+    run = subprocess.Popen(
+        [sys.executable, "-m", "stateshift", "apply", str(spec), "--yes", "--workdir", str(ground.workdir)], cwd=ROOT,
+        env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    until(lambda: has_begun(ground.workdir, "copy/"))
+    until(lambda: any((ground.folder / "new-orders").glob("*")))
+    run.send_signal(signal.SIGINT)
+    assert run.wait(60) == 130
+    assert ground.said("rollback", ground.workdir, "--yes")["state"] == "rolled-back"
+    assert not list((ground.folder / "new-orders").rglob("*"))
+    assert ground.here.ask(f"/jobs/{id}")["state"] == "RUNNING"
+    goes_on(ground)
+
+
+@pytest.mark.parametrize(("setting", "words_of_it"), [
+    ({"execution.checkpointing.externalized-checkpoint-retention": "DELETE_ON_CANCELLATION"}, "deleted when it is"),
+    ({"execution.checkpointing.incremental": "false"}, "written anew each time"),
+])  # fmt: skip
+def test_a_job_that_cannot_be_followed_is_refused_before_anything_is_done(
+    ground: Ground, setting: dict[str, str], words_of_it: str
+) -> None:
+    id = ground.started("orders", *words(ground, **setting))
+    until(lambda: ground.here.checkpointed(id))
+    told = ground.applied(ground.spec(job_of(ground, id)), code=4)
+    assert words_of_it in json.dumps(told)
+    assert ground.here.ask(f"/jobs/{id}")["state"] == "RUNNING"
+    assert not (ground.folder / "new-orders").exists()
