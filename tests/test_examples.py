@@ -35,6 +35,7 @@ RUN_BY = {
     "standalone.json": "servers/test_scenes.py",
     "kafka-to-s3.json": "servers/test_scenes.py",
     "flink-workflows.json": "servers/test_flink_workflows.py",
+    "flink-warm.json": "servers/test_flink_warm.py",
     "flink-union.json": "servers/test_flink_moves.py",
     "infore-flink.json": "servers/test_flink_moves.py",
     "flink-sql.json": "servers/test_flink_sql.py",

@@ -62,7 +62,7 @@ class _Ending:
                 raise self._error(fact, "it runs on: see why in Flink's own page of its checkpoints, then "
                                   "`stateshift resume WORKDIR`")  # fmt: skip
             self.notes.add(self._note, cancelled=True)
-        if self._wait(self._ended, until) is None:
+        if self._wait(self._cancelled(), until) is None:
             fact = f"{self.request.job_id} still runs {self.request.seconds_max:g} s after it was cancelled"
             raise self._error(fact, "`stateshift resume WORKDIR` waits for its end again")
         return self._last()
@@ -116,13 +116,19 @@ class _Ending:
                 return ""
             raise
 
-    def _ended(self) -> bool | None:
-        job = self._job()
-        if job.told in _ENDED:
-            return True
-        if job.told != "CANCELLING":
-            self.calls.cancel(job.id)
-        return None
+    def _cancelled(self) -> Callable[[], bool | None]:
+        asked: list[bool] = []
+
+        def look() -> bool | None:
+            job = self._job()
+            if job.told in _ENDED:
+                return True
+            if not asked:
+                self.calls.cancel(job.id)
+                asked.append(True)
+            return None
+
+        return look
 
     def _last(self) -> str:
         latest = latest_checkpoint(self.calls, self.request.job_id)

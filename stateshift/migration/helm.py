@@ -76,7 +76,7 @@ class Helm:
 def _told(limits: Throttle) -> str:
     parts = []
     if limits.bytes_per_second:
-        parts.append(f"{limits.bytes_per_second:g} bytes a second")
+        parts.append(f"{limits.bytes_per_second / 1e6:g} MB/s")
     if limits.operations_per_second:
         parts.append(f"{limits.operations_per_second:g} requests a second")
     return ", ".join(parts) or "as fast as it goes"

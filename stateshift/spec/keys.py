@@ -146,7 +146,8 @@ JOB = Keys(
     _job(
         "mode", "choice", "mode",
         "move: stop the job, bring its image over, start it there. warm: bring most of it over while the job runs, in "
-        "rounds, and stop it for the rest. fork: the source goes on, and the copy gets an identity of its own.",
+        "rounds, and stop it for the rest; a job of Flink then ends with its last checkpoint: they have to be "
+        "incremental, and retained. fork: the source goes on, and the copy gets an identity of its own.",
         choices=get_args(Mode), for_all=True,
     ),
     _job(

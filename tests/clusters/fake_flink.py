@@ -75,6 +75,8 @@ class FakeFlink(StandIn):
     slow: int = 1
     lingers: int = 2
     takes_jars: bool = True
+    takes_checkpoints: bool = True
+    checkpoints: list[dict[str, Any]] = field(default_factory=list)  # that were asked for
     slots: int = 8
     initializes: int = 0  # how many questions about a job that is INITIALIZING that takes
     faulty: str = "/run"
@@ -174,6 +176,13 @@ class FakeFlink(StandIn):
             name = "org.apache.flink.runtime.dispatcher.UnavailableDispatcherOperationException"
             return 500, server_error(f"{name}: It is not available while the JobManager is initializing.")
         match (method, rest):
+            case ("POST", ["checkpoints"]) if self.takes_checkpoints:
+                self.checkpoints.append({"polls": self.slow, "job": job})
+                return 202, {"request-id": f"{len(self.checkpoints):032d}"}
+            case ("POST", ["checkpoints"]):
+                return 405, {"errors": ["Method not allowed"]}
+            case ("GET", ["checkpoints", trigger]) if trigger.isdigit():
+                return 200, self._completed(self.checkpoints[int(trigger) - 1])
             case ("PATCH", []):
                 if job.state not in ENDED:
                     job.lingers, job.ends_as = 1, "CANCELED"
@@ -191,6 +200,20 @@ class FakeFlink(StandIn):
                 common = {"timestamp": 1795333803008, "taskName": "count (1/2)"}
                 return 200, {"exceptionHistory": {"entries": [{"stacktrace": e, **common} for e in job.exceptions]}}
         return self._requirements(method, job, body)
+
+    def _completed(self, asked: dict[str, Any]) -> dict[str, Any]:
+        asked["polls"] -= 1
+        if asked["polls"] >= 0:
+            return {"status": {"id": "IN_PROGRESS"}, "operation": None}
+        if "operation" not in asked and self.fails:
+            failed = "java.util.concurrent.CompletionException"
+            told = {"class": failed, "stack-trace": stack(failed, self.fails.popleft())}
+            asked["operation"] = {"failureCause": told}
+        elif "operation" not in asked:
+            job, number = asked["job"], len(asked["job"].made) + 1
+            job.checkpointed(number, f"file:/ck/{job.id}/chk-{number}", triggered=next(self.now))
+            asked["operation"] = {"checkpointId": number}
+        return {"status": {"id": "COMPLETED"}, "operation": asked["operation"]}
 
     def _told(self, job: FakeJob) -> dict[str, Any]:
         if job.ends_as:

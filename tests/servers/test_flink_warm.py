@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,6 +77,32 @@ def test_a_job_is_brought_over_while_it_runs_and_ends_with_its_last_checkpoint(g
     goes_on(ground)
 
 
+def test_the_example_waits_for_the_night_and_may_be_told_not_to(ground: Ground) -> None:
+    """configs/examples/flink-warm.json, with a window that is never open while this runs."""
+    (job,) = json.loads((ROOT / "configs" / "examples" / "flink-warm.json").read_text("utf-8"))["jobs"]
+    own = job_of(ground, ground.started("orders", *words(ground)))
+    places = ("job_ids", "target_directory", "new_savepoint_path", "source_cluster", "target_cluster")
+    hour = (time.gmtime().tm_hour + 12) % 24
+    job |= {key: own[key] for key in (*places, "submit", "source_submit")}
+    spec = ground.spec({**job, "cutover": f"{hour:02}:00-{hour:02}:30 UTC"})
+    run = begun(ground, spec)
+    until(lambda: any((ground.folder / "new-orders").glob("*")))
+    time.sleep(3)
+    assert ground.here.ask(f"/jobs/{own['job_ids'][0]}")["state"] == "RUNNING"  # type: ignore[index]
+    ground.said("cutover", ground.workdir)
+    assert run.wait(120) == 0
+    goes_on(ground)
+
+
+def begun(ground: Ground, spec: Path) -> subprocess.Popen[bytes]:
+    run = subprocess.Popen(
+        [sys.executable, "-m", "stateshift", "apply", str(spec), "--yes", "--workdir", str(ground.workdir)], cwd=ROOT,
+        env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    until(lambda: has_begun(ground.workdir, "copy/"))
+    return run
+
+
 def test_killed_in_its_rounds_and_at_every_phase_and_resumed_one_job_goes_on(ground: Ground) -> None:
     id = ground.started("orders", *words(ground))
     spec = ground.spec(job_of(ground, id, rounds=2))
@@ -100,11 +127,7 @@ def test_taken_back_the_old_job_goes_on_from_its_last_checkpoint(ground: Ground)
 def test_given_up_in_its_rounds_nothing_is_left_and_the_job_has_not_been_touched(ground: Ground) -> None:
     id = ground.started("orders", *words(ground))
     spec = ground.spec(job_of(ground, id, cutover="told"))
-    run = subprocess.Popen(
-        [sys.executable, "-m", "stateshift", "apply", str(spec), "--yes", "--workdir", str(ground.workdir)], cwd=ROOT,
-        env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    until(lambda: has_begun(ground.workdir, "copy/"))
+    run = begun(ground, spec)
     until(lambda: any((ground.folder / "new-orders").glob("*")))
     run.send_signal(signal.SIGINT)
     assert run.wait(60) == 130

@@ -1,0 +1,136 @@
+"""A job that is ended with its last checkpoint, over lost answers and with older Flinks: never one whose checkpoints
+would be gone with it, and always the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stateshift.clusters.opening import open_cluster
+from stateshift.clusters.protocol import CheckpointRequest, SavepointCluster
+from stateshift.errors import ClusterError
+from stateshift.spec.model import ClusterSpec
+from tests.clusters.fake_flink import FakeFlink, FakeJob, serving
+from tests.clusters.faulty_server import Fault
+
+ID = "a" * 32
+END = CheckpointRequest("run-1.orders", ID, seconds_max=5.0)
+EXPIRED = "org.apache.flink.runtime.checkpoint.CheckpointException: Checkpoint expired before completing."
+LASTING = {"externalization": {"enabled": True, "delete_on_cancellation": False}}
+
+
+@pytest.fixture
+def server() -> Iterator[FakeFlink]:
+    with serving() as flink:
+        yield flink
+
+
+@pytest.fixture
+def job(server: FakeFlink) -> FakeJob:
+    begun = server.begin(ID, settings=LASTING)
+    begun.checkpointed(1, f"file:/ck/{ID}/chk-1")
+    return begun
+
+
+def cluster(server: FakeFlink, tmp_path: Path, **options: Any) -> SavepointCluster:
+    told = {"url": server.url, "request_seconds": 1, "state_dir": str(tmp_path / "state"), **options}
+    opened: Any = open_cluster(ClusterSpec("flink", "flink_rest", told), str(tmp_path))
+    return opened  # type: ignore[no-any-return]
+
+
+def test_one_more_is_completed_and_the_job_is_cancelled(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+    flink = cluster(server, tmp_path)
+    assert flink.latest_checkpoint(ID) == f"file:/ck/{ID}/chk-1"
+    assert flink.checkpoint(END) == f"file:/ck/{ID}/chk-2"
+    assert job.state == "CANCELED" and len(server.checkpoints) == 1
+
+
+def test_twice_with_one_tag_tells_of_the_same(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+    first = cluster(server, tmp_path).checkpoint(END)
+    assert cluster(server, tmp_path).checkpoint(END) == first
+    assert cluster(server, tmp_path / "lost").checkpoint(END) == first, "also for who knows nothing of it"
+    assert len(server.checkpoints) == 1
+
+
+def test_one_that_was_completed_in_its_own_time_since_is_as_good(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
+    server.takes_checkpoints, tell = False, server._told
+
+    def goes_on(told: FakeJob) -> dict[str, Any]:
+        if len(job.made) < 4:
+            job.checkpointed(len(job.made) + 1, f"file:/ck/{ID}/chk-{len(job.made) + 1}", triggered=next(server.now))
+        return tell(told)
+
+    server._told = goes_on  # type: ignore[method-assign]
+    assert cluster(server, tmp_path).checkpoint(END) == f"file:/ck/{ID}/chk-4", "the last, not the first that would do"
+
+
+@pytest.mark.parametrize("settings", [
+    {}, {"externalization": {"enabled": False, "delete_on_cancellation": True}},
+    {"externalization": {"enabled": True, "delete_on_cancellation": True}},
+])  # fmt: skip
+def test_a_job_whose_checkpoints_go_with_it_runs_on(
+    server: FakeFlink, job: FakeJob, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    job.settings = settings
+    with pytest.raises(ClusterError, match="are deleted when it is cancelled") as refused:
+        cluster(server, tmp_path).checkpoint(END)
+    assert "RETAIN_ON_CANCELLATION" in (refused.value.hint or "") and job.state == "RUNNING"
+    assert server.checkpoints == []
+
+
+def test_one_that_fails_is_told_and_the_job_runs_on(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+    server.fails.append(EXPIRED)
+    with pytest.raises(ClusterError, match=r"no checkpoint was completed: .*expired"):
+        cluster(server, tmp_path).checkpoint(END)
+    assert job.state == "RUNNING"
+    assert cluster(server, tmp_path).checkpoint(END) == f"file:/ck/{ID}/chk-2"
+
+
+def test_none_in_time_leaves_the_job_running(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+    server.slow = 1_000
+    with pytest.raises(ClusterError, match=r"no checkpoint of .* was completed in 0.3 s"):
+        cluster(server, tmp_path).checkpoint(replace(END, seconds_max=0.3))
+    assert job.state == "RUNNING"
+
+
+@pytest.mark.parametrize("fault", ["503", "503 after all", "cut off", "cut off after all", "hang", "page"])
+def test_an_answer_that_is_lost_loses_nothing(server: FakeFlink, job: FakeJob, tmp_path: Path, fault: Fault) -> None:
+    server.faulty = "/checkpoints"
+    server.faults.append(fault)
+    told = cluster(server, tmp_path).checkpoint(END)
+    assert told == job.made[-1]["external_path"] and job.state == "CANCELED"
+
+
+def test_a_job_that_has_failed_meanwhile_is_taken_from_its_last_checkpoint(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
+    job.state = "FAILED"
+    assert cluster(server, tmp_path).checkpoint(END) == f"file:/ck/{ID}/chk-1"
+
+
+def test_a_job_at_the_end_of_its_input_has_nothing_to_go_on_with(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
+    job.state = "FINISHED"
+    with pytest.raises(ClusterError, match="come to the end of its input"):
+        cluster(server, tmp_path).checkpoint(END)
+
+
+def test_a_cluster_of_one_application_is_refused(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="goes with its job"):
+        cluster(server, tmp_path, application=True).checkpoint(END)
+    assert job.state == "RUNNING"
+
+
+def test_checkpoints_in_a_jobmanager_s_memory_are_none(server: FakeFlink, tmp_path: Path) -> None:
+    begun = server.begin(ID, settings=LASTING)
+    begun.checkpointed(1, "<checkpoint-not-externally-addressable>")
+    assert cluster(server, tmp_path).latest_checkpoint(ID) is None
+    with pytest.raises(ClusterError, match="knows no job"):
+        cluster(server, tmp_path).checkpoint(replace(END, job_id="b" * 32))
