@@ -28,7 +28,7 @@ from stateshift.fleet.orders import (
     with_repeated,
 )
 from stateshift.plain import from_plain, to_plain
-from stateshift.step import CompareImages, CopyFiles, Discrepancy, Evidence, Step, TransformShard
+from stateshift.step import BringFiles, CompareImages, CopyFiles, Discrepancy, Evidence, Step, TransformShard
 from stateshift.step.images import Fold, Side, folds_together
 from stateshift.storage import locations
 from stateshift.survey import Finding, Image, Survey
@@ -37,7 +37,7 @@ from stateshift.world import Meter, Unwatched, World
 if TYPE_CHECKING:
     from stateshift.formats.blocks import Block
 
-TAKEN = (CopyFiles, TransformShard, CompareImages)
+TAKEN = (BringFiles, CopyFiles, TransformShard, CompareImages)
 ATTEMPTS_MAX = 4
 MUSTERED_MAX = 64
 THREADS_MAX = 256
@@ -214,7 +214,7 @@ class Crew:
 
     def _see(self, step: Step, evidence: Evidence, world: World) -> None:
         """A local disk that is not everybody's shows itself here: what an executor wrote to it we do not find."""
-        if not self._carrier.far or not isinstance(step, CopyFiles | TransformShard):
+        if not self._carrier.far or not isinstance(step, BringFiles | CopyFiles | TransformShard):
             return
         if locations.scheme(step.target) != "file":
             return

@@ -19,7 +19,7 @@ from stateshift.fleet.orders import Broke
 from stateshift.formats.blocks import Block, block_of
 from stateshift.journal import Journal, RunFailed, RunResumed
 from stateshift.plan import Plan
-from stateshift.step import CompareImages, CopyFiles, Evidence, TransformShard, WriteFile
+from stateshift.step import BringFiles, CompareImages, CopyFiles, Evidence, TransformShard, WriteFile
 from stateshift.storage.memory import ProcessGone
 from stateshift.storage.temporaries import apart
 from stateshift.storage.wrappers import Pace
@@ -95,6 +95,27 @@ def test_a_fleet_leaves_the_same_bytes_and_the_same_journal() -> None:
     assert contents(there) == contents(here)
     assert told_of(together) == told_of(alone)
     assert sorted(carrier.carried) == sorted(step.name for step in plan() if step.kind != "WriteFile")
+
+
+@pytest.mark.parametrize("lost", [None, "before", "after"])
+def test_a_round_is_brought_by_executors_and_counts_as_what_was_brought_from_here(lost: str | None) -> None:
+    here, there = stage(), stage()
+
+    def round_of(made: Stage) -> Plan:
+        found = [file for n in range(COUNT) if (file := made.source.stat(f"file/{n}")) is not None]
+        return plan_of(phase("copy", *(BringFiles(f"copy/{n}", SOURCE, TARGET, (file,), names=(f"new/{n}",))
+                                       for n, file in enumerate(found))))  # fmt: skip
+
+    alone, together = journal_of(round_of(here)), journal_of(round_of(there))
+    executor.execute(0, round_of(here), here.world, alone)
+    carrier = MemoryCarrier(worlds_of(there), lambda label, attempt: lost if attempt == 0 else None)
+    executor.execute(0, round_of(there), there.world, together, Crew(carrier))
+    assert contents(there) == contents(here)
+    assert {path for path in contents(there) if path.startswith("new/")} == {f"new/{n}" for n in range(COUNT)}
+    for name, step in together.progress.plans[0].steps.items():
+        (path,) = (file[0] for file in (step.evidence or {})["files"])
+        info = there.target.stat(path)
+        assert info is not None and (step.evidence or {})["stamps"] == {path: info.stamp}, name
 
 
 def words(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[tuple[str, Block]]:
