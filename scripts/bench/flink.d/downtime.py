@@ -1,0 +1,276 @@
+"""What scripts/bench/downtime-flink measures. Each record that comes out is written at once, so that what was written
+when is what came out when; a gap is the longest time in which nothing was.
+
+    restart    stopped with a native savepoint, by Flink's own REST API, and started from it where it was
+    move       stateshift, "mode": "move": the same savepoint, copied and compared, and the job started on the other
+    warm       stateshift, "mode": "warm": its checkpoints in rounds, and then the last one
+
+Halt to publish is by the run's journal: from the end of the step that ends the job until the metadata has its name. The
+way that a savepoint takes to be written is in the gap, and in `stop`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "servers.d")]
+
+from stateshift.journal import decode_records, fold  # noqa: E402
+from tests.support.flink import Cluster, cluster_of, jar, until  # noqa: E402
+from tests.support.servers import group  # noqa: E402
+
+RESULTS = ROOT / "scripts" / "bench" / "results" / "downtime-flink.md"
+WAYS = ("restart", "move", "warm")
+PAYLOAD, BESIDE = 1000, 60
+PER_SECOND, CHECKPOINT_MS = 2000, 3000
+STEADY_SECONDS = 5.0
+HALT_TO_PUBLISH_MAX, OF_RESTART_MAX = 1.0, 1.1
+
+
+@dataclass
+class Ground:
+    folder: Path
+    clusters: tuple[Cluster, Cluster]
+    keys: int
+    place: int = 0
+    job: str = ""
+    moves: int = 0
+    seen: list[float] = field(default_factory=list)
+
+    @property
+    def here(self) -> Cluster:
+        return self.clusters[self.place]
+
+    @property
+    def there(self) -> Cluster:
+        return self.clusters[1 - self.place]
+
+    def arguments(self, place: int, per_second: int = PER_SECOND, hold: int | None = None) -> list[str]:
+        settings = {
+            "state.backend.type": "rocksdb", "execution.checkpointing.incremental": "true",
+            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+            "execution.checkpointing.dir": (self.folder / f"checkpoints-{place}").as_uri(),
+        }  # fmt: skip
+        words = ["--counters", "orders", "--name", "orders", "--keys", str(self.keys), "--payload", str(PAYLOAD),
+                 "--per-second", str(per_second), "--checkpoint-ms", str(CHECKPOINT_MS), "--kind", "long",
+                 "--output", str(self.folder / "out")]  # fmt: skip
+        words += [word for key, value in settings.items() for word in (f"--flink.{key}", value)]
+        return [*words, *(("--hold", str(hold)) if hold is not None else ())]
+
+    def fill(self) -> None:
+        """Each key once, as fast as it goes; then at a pace."""
+        job = self.here.run("jobs.Count", *self.arguments(self.place, 0, self.keys), parallelism=2)
+        until(lambda: self.written() >= self.keys, 1800)
+        savepoint = self.here.stopped(job, self.folder / "filled", "NATIVE")
+        self.job = self.here.run("jobs.Count", *self.arguments(self.place), parallelism=2, savepoint=savepoint)
+
+    def written(self) -> int:
+        """Lines; each ends with a number, and a file is only ever written to."""
+        return sum(int(subprocess.run(["wc", "-l", str(file)], capture_output=True, text=True, check=True)
+                       .stdout.split()[0]) for file in (self.folder / "out" / "orders").glob("*.txt"))  # fmt: skip
+
+    def settle(self) -> None:
+        """Its own checkpoints come, and incremental ones."""
+        latest = self.here.ask(f"/jobs/{self.job}/checkpoints")["latest"]["completed"]
+        self.here.checkpointed(self.job, after=latest["id"] + 1 if latest else 0)
+        time.sleep(STEADY_SECONDS)
+
+    @property
+    def state_bytes(self) -> int:
+        last = self.here.checkpointed(self.job)
+        return sum(file.stat().st_size for file in last.parent.rglob("*") if file.is_file())
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """When something was written, to a fiftieth of a second."""
+        self.seen, over, folder = [time.time()], threading.Event(), self.folder / "out" / "orders"
+
+        def watch() -> None:
+            before = -1
+            while not over.is_set():
+                now = sum(entry.stat().st_size for entry in os.scandir(folder))
+                if now != before:
+                    self.seen.append(time.time())
+                before = now
+                time.sleep(0.02)
+
+        thread = threading.Thread(target=watch)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def gap(self) -> tuple[float, float]:
+        """Its beginning, and its end."""
+        return max(zip(self.seen, self.seen[1:], strict=False), key=lambda pair: pair[1] - pair[0])
+
+    def spec(self, mode: str) -> Path:
+        def submit(place: int) -> dict[str, Any]:
+            return {"jar": str(jar(self.here.lib)), "entry_class": "jobs.Count", "parallelism": 2,
+                    "arguments": self.arguments(place), "seconds_max": 300}  # fmt: skip
+
+        job = {
+            "name": "orders", "mode": mode, "job_ids": [self.job], "source_cluster": "old", "target_cluster": "new",
+            "target_directory": str(self.folder / f"taken-{self.moves}"),
+            "new_savepoint_path": str(self.folder / f"new-{self.moves}"), "submit": submit(1 - self.place),
+            "source_submit": submit(self.place),
+            **({"until": "remaining < 3s"} if mode == "warm" else {"stop": {"format": "native"}}),
+        }  # fmt: skip
+        urls = {"old": self.here.url, "new": self.there.url}
+        clusters = {name: {"kind": "flink_rest", "url": url} for name, url in urls.items()}
+        path = self.folder / "spec.json"
+        path.write_text(json.dumps({"version": 1, "engine": "flink", "clusters": clusters, "jobs": [job]}))
+        return path
+
+
+@dataclass(frozen=True)
+class Measured:
+    way: str
+    gap: float
+    halt_to_publish: float | None
+    parts: Mapping[str, float]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--megabytes", default="10,200,2000")
+    parser.add_argument("--ways", default=",".join(WAYS))
+    options = parser.parse_args()
+    sections = []
+    folder = Path(tempfile.mkdtemp(prefix="stateshift-downtime-"))
+    try:
+        with group(folder / "servers", "flink-a", "flink-b") as servers:
+            clusters = (cluster_of(servers, "flink-a"), cluster_of(servers, "flink-b"))
+            for size in (int(text) for text in options.megabytes.split(",")):
+                place = folder / str(size)
+                place.mkdir()
+                ground = Ground(place, clusters, size * 1_000_000 // (PAYLOAD + BESIDE))
+                sections.append(one_size(ground, size, options))
+                shutil.rmtree(place, ignore_errors=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    page = "\n".join([head(), *sections])
+    RESULTS.write_text(page, encoding="utf-8")
+    print(page)
+
+
+def one_size(ground: Ground, size: int, options: argparse.Namespace) -> str:
+    print(f"{size} MB: filling the state", file=sys.stderr, flush=True)
+    ground.fill()
+    found: list[Measured] = []
+    for number in range(options.rounds):
+        for way in options.ways.split(","):
+            ground.settle()
+            one = restarted(ground) if way == "restart" else moved(ground, way)
+            found.append(one)
+            told = ", ".join(f"{name} {seconds:.2f}" for name, seconds in one.parts.items())
+            print(f"  {size} MB, round {number + 1}: {way} {one.gap:.2f} s ({told})", file=sys.stderr, flush=True)
+    ground.settle()
+    held = ground.state_bytes
+    ground.here.cancelled(ground.job)
+    return table(found, size, held)
+
+
+def restarted(ground: Ground) -> Measured:
+    with ground.watched():
+        time.sleep(STEADY_SECONDS)
+        savepoint = ground.here.stopped(ground.job, ground.folder / f"taken-{ground.moves}", "NATIVE")
+        stopped = time.time()
+        ground.job = ground.here.run("jobs.Count", *ground.arguments(ground.place), parallelism=2, savepoint=savepoint)
+        time.sleep(STEADY_SECONDS)
+    ground.moves += 1
+    begin, end = ground.gap()
+    return Measured("restart", end - begin, None, {"stop": stopped - begin, "start": end - stopped})
+
+
+def moved(ground: Ground, way: str) -> Measured:
+    workdir = ground.folder / f"run-{ground.moves}"
+    words = ["apply", str(ground.spec(way)), "--yes", "--workdir", str(workdir)]
+    with ground.watched():
+        time.sleep(STEADY_SECONDS)
+        done = subprocess.run([sys.executable, "-m", "stateshift", *words], cwd=ROOT, capture_output=True, text=True,
+                              check=False)  # fmt: skip
+        if done.returncode:
+            raise SystemExit(done.stderr[-4000:])
+        time.sleep(STEADY_SECONDS)
+    progress = fold(iter(decode_records((workdir / "journal").read_bytes())[0]))
+    steps = [step for plan in progress.plans if plan.purpose in ("halt", "move") for step in plan.steps.values()]
+    halt = next(step for step in steps if step.phase == "halt")
+    publish = next(step for step in reversed(steps) if step.phase == "publish")
+    ended, published = halt.at + halt.seconds, publish.at + publish.seconds
+    begin, end = ground.gap()
+    ground.moves, ground.place = ground.moves + 1, 1 - ground.place
+    running = [job["jid"] for job in ground.here.ask("/jobs/overview")["jobs"] if job["state"] == "RUNNING"]
+    (ground.job,) = running
+    parts = {"stop": ended - begin, "copy": published - ended, "start": end - published}
+    return Measured(way, end - begin, published - ended, parts)
+
+
+def head() -> str:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
+    return f"""# How long nothing comes out of a Flink job while it moves
+
+`./scripts/bench/downtime-flink` on {os.cpu_count()} cores and {memory:.0f} GB, Linux, Python
+{platform.python_version()}: Flink 2.3, two subtasks that keep {PAYLOAD} bytes and a count for each key in RocksDB,
+{PER_SECOND} records a second, incremental checkpoints every {CHECKPOINT_MS / 1000:g} s on a local disk. *restart* stops
+it with a native savepoint and starts it from that where it was; *move* does the same by way of the other cluster, with
+the savepoint copied and compared; *warm* brings its checkpoints over while it runs, and ends it with one more. Medians,
+and (least / most), in seconds; {time.strftime("%Y-%m-%d %H:%M")}, the load {os.getloadavg()[0]:.1f}.
+"""
+
+
+def table(found: Sequence[Measured], size: int, held: int) -> str:
+    lines = [f"## {size} MB ({held / 1e6:,.0f} MB as files)", "",
+             "| way | gap | stop | copy, publish | start, load | halt to publish | times restart's gap | rounds |",
+             "|---|---|---|---|---|---|---|---|"]  # fmt: skip
+    by_way = {way: [one for one in found if one.way == way] for way in WAYS if any(o.way == way for o in found)}
+    for way, own in by_way.items():
+        ratio = [one.gap / other.gap for one, other in zip(own, by_way.get("restart", own), strict=False)]
+        halts = [one.halt_to_publish for one in own if one.halt_to_publish is not None]
+        parts = (told([one.parts.get(part, 0.0) for one in own]) for part in ("stop", "copy", "start"))
+        cells = [told([one.gap for one in own]), *parts, told(halts) if halts else "", f"{median(ratio):.2f}"]
+        lines.append(f"| {way} | {' | '.join(cells)} | {len(own)} |")
+    lines.append("")
+    if {"restart", "move", "warm"} <= by_way.keys():
+        halt, of_move = (median([one.halt_to_publish or 0.0 for one in by_way[way]]) for way in ("warm", "move"))
+        gap = median([a.gap / b.gap for a, b in zip(by_way["warm"], by_way["restart"], strict=False)])
+        lines += [
+            f"* from halt to publish: {halt:.2f} s (goal: at most {HALT_TO_PUBLISH_MAX:g}, {reached(halt <= 1.0)}), "
+            f"{of_move / max(halt, 1e-3):.1f} times shorter than a move's",
+            f"* gap, of that of a restart in place: {gap:.2f} times (goal: at most {OF_RESTART_MAX}, "
+            f"{reached(gap <= OF_RESTART_MAX)})",
+            "",
+        ]
+    return "\n".join(lines)
+
+
+def told(values: Sequence[float]) -> str:
+    return f"{median(values):.2f} ({min(values):.2f} / {max(values):.2f})"
+
+
+def reached(is_so: bool) -> str:
+    return "reached" if is_so else "NOT reached"
+
+
+if __name__ == "__main__":
+    main()
