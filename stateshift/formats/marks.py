@@ -7,7 +7,6 @@
     _stateshift/waiting          written by such a job that was started early, and waits for its image
     _stateshift/released         our answer, once the image is there
     _stateshift/staged/PATH      what will make the image visible as PATH, where that was brought beforehand
-    _stateshift/raised/PATH      the fence, before it has its names
     offsets/N+1, commits/N+1     the fence: taken so that no zombie of the old job can commit (text: `fence_text`)
 
 Pure: names and bytes, no storage.
@@ -28,7 +27,6 @@ IDLE = f"{FOLDER}/idle"
 WAITING = f"{FOLDER}/waiting"
 RELEASED = f"{FOLDER}/released"
 STAGED = f"{FOLDER}/staged"
-RAISED = f"{FOLDER}/raised"
 WAIT = "STATESHIFT_WAIT"  # what tells a job that it was started early
 TEMPORARY = ".stateshift-"  # how our temporary files begin; they end in .tmp
 LOCK_SUFFIX = ".stateshift-lock"

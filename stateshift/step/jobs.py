@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.errors import AlreadyThere, ClusterError, StalePlan
-from stateshift.formats.marks import FOLDER, RAISED, fence_owner, fence_text
+from stateshift.formats.marks import TEMPORARY, fence_owner, fence_text
 from stateshift.step.at_once import each
 from stateshift.step.marks import NoFiles, content_of, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
@@ -120,12 +120,12 @@ class FenceSource(NoFiles):
         if renames:
             # A new file is waited for on HDFS: all of them at once, and then only their names, in their order. A job
             # that still runs has the first of them, and is to find the others free.
-            each(world, self.paths, lambda path: storage.write(f"{RAISED}/{path}", lambda: iter((text,))), storage)
+            each(world, self.paths, lambda path: storage.write(_raised(path), lambda: iter((text,))), storage)
         for path in self.paths:
             world.check_interrupted()
             try:
                 if renames:
-                    storage.move(f"{RAISED}/{path}", path)
+                    storage.move(_raised(path), path)
                 else:
                     storage.create(path, text)
             except AlreadyThere as error:
@@ -143,8 +143,7 @@ class FenceSource(NoFiles):
         """Remove what is left of the fence where it was made."""
         if storage.traits.renames:
             for path in self.paths:
-                storage.remove(f"{RAISED}/{path}")
-            storage.prune(FOLDER)
+                storage.remove(_raised(path))
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         storage, text = world.storage(self.location), fence_text(world.run).encode()
@@ -197,6 +196,12 @@ class LiftFence(NoFiles):
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         FenceSource(self.name, self.location, self.paths).run(world)
         return []
+
+
+def _raised(path: str) -> str:
+    """What a part of the fence is called before it has its name: beside it, where whoever may fence may write."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/{TEMPORARY}fence-{name}.tmp"
 
 
 def _taken(place: str, content: bytes | None) -> StalePlan:
