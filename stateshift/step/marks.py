@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from stateshift.formats.marks import RELEASED, WAITING
+from contextlib import suppress
+
+from stateshift.errors import AlreadyThere
+from stateshift.formats.marks import RELEASED, WAITING, encode_tag, is_meant
 from stateshift.plain import fingerprint
 from stateshift.storage.protocol import Storage
 from stateshift.world import World
@@ -31,6 +34,16 @@ def forget_marks(storage: Storage) -> None:
     """Of a job that was started early."""
     for path in (WAITING, RELEASED):
         storage.remove(path)
+
+
+def release(storage: Storage, tag: str) -> None:
+    """Tell a job that was started early that its image is there. Its own mark says the same of it as ours would: that
+    one gets the other name, since the job is down meanwhile, and a new file is waited for on HDFS."""
+    if storage.traits.renames and is_meant(content_of(storage, WAITING), tag):
+        with suppress(AlreadyThere):
+            return storage.move(WAITING, RELEASED)
+    storage.write(RELEASED, lambda: iter((encode_tag(tag),)))
+    return None
 
 
 def content_of(storage: Storage, path: str) -> bytes | None:

@@ -11,9 +11,8 @@ from typing import Any, ClassVar, cast
 
 from stateshift.clusters.protocol import Cluster, JobState, JobStatus, SavepointCluster, StopRequest, Submission
 from stateshift.errors import ClusterError, StalePlan
-from stateshift.formats.marks import RELEASED, encode_tag
 from stateshift.step.jobs import FenceSource
-from stateshift.step.marks import NoFiles, content_of, forget_marks, tag_of
+from stateshift.step.marks import NoFiles, content_of, forget_marks, release, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
 from stateshift.world import World
@@ -55,7 +54,7 @@ class SubmitJob(NoFiles):
         there = status.state not in (JobState.ABSENT, JobState.UNKNOWN)
         if self.prepared and there:
             self._refuse_unfenced(world)
-            world.storage(self.location).write(RELEASED, lambda: iter((encode_tag(tag),)))
+            release(world.storage(self.location), tag)
         return self._submitted(tag, world, status.id or tag if there else None)
 
     def _refuse_unfenced(self, world: World) -> None:

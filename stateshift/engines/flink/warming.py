@@ -15,10 +15,10 @@ from stateshift.engines.flink import layout
 from stateshift.engines.flink.choosing import Choice, Dealing, metadata_of
 from stateshift.engines.flink.copying import Named, as_they_are
 from stateshift.formats.flink.references import references
-from stateshift.formats.flink.stream_handles import RelativeFile, files_of
+from stateshift.formats.flink.stream_handles import AbsoluteFile, Segment, files_of
 from stateshift.spec import JobSpec
 from stateshift.step import AnyStep, BringFiles, CompareImages, CopyFiles
-from stateshift.survey import Facts, FileInfo, Finding, Image, Survey
+from stateshift.survey import Facts, FileInfo, Finding, Survey
 
 Names = Mapping[tuple[str, str], str]  # by location and path, what a file is called in the target
 
@@ -71,18 +71,19 @@ def compared(copied: Sequence[AnyStep]) -> Iterator[CompareImages]:
 def of_rounds(job: JobSpec, surveys: Sequence[Survey]) -> Iterator[Finding]:
     """Whether there is anything that a round could bring for good."""
     for survey in surveys:
-        if survey.images and "metadata" in survey.images[0].details and not _grows(survey.images[0]):
-            yield Finding(
-                "refuse",
-                f"{job.name}'s checkpoints are written anew each time: nothing of one is of use for the next, and "
-                "nothing can be brought before the job is stopped",
-                hint='"state.backend.type": rocksdb with "execution.checkpointing.incremental": true; or '
-                '"mode": "move"',
-            )
-
-
-def _grows(image: Image) -> bool:
-    """Whether the next checkpoint will name files of this one; also where no state is in files yet."""
-    files = [file for r in references(metadata_of(image)) if r.role == "keyed" for file in files_of(r.stream)]
-    # What a checkpoint does not share with others lies beside its metadata.
-    return not files or any(not isinstance(file, RelativeFile) for file in files)
+        if not survey.images or "metadata" not in survey.images[0].details:
+            continue
+        metadata = metadata_of(survey.images[0])
+        files = [file for r in references(metadata) if r.role == "keyed" for file in files_of(r.stream)]
+        if not files or any(isinstance(file, AbsoluteFile) for file in files):
+            continue
+        if any(isinstance(file, Segment) for file in files):
+            what, way = "are parts of files that still grow", '"execution.checkpointing.file-merging.enabled": false'
+        else:  # what a checkpoint does not share with others lies beside its metadata
+            what = "are written anew each time"
+            way = '"state.backend.type": rocksdb with "execution.checkpointing.incremental": true'
+        yield Finding(
+            "refuse",
+            f"{job.name}'s checkpoints {what}: nothing can be brought for good before the job is stopped",
+            hint=f'start it with {way}; or "mode": "move"',
+        )

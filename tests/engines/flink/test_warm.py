@@ -194,12 +194,18 @@ def test_a_job_whose_checkpoints_go_with_it_is_not_ended(tmp_path: Path) -> None
     assert stage.ground.held(TARGET) == {} and stage.flink.submissions == []
 
 
-@pytest.mark.parametrize("image", ["count-checkpoint-rocksdb", "kinds-checkpoint-hashmap"])
-def test_checkpoints_that_are_written_anew_each_time_are_refused_with_the_way_out(tmp_path: Path, image: str) -> None:
-    stage = Stage(tmp_path, image=f"flink-2.3.0/{image}")
-    with pytest.raises(PlanError, match="written anew each time") as refused:
+@pytest.mark.parametrize(("image", "words", "way"), [
+    ("flink-2.3.0/count-checkpoint-rocksdb", "are written anew each time", "incremental"),
+    ("flink-2.3.0/kinds-checkpoint-hashmap", "are written anew each time", "incremental"),
+    ("flink-2.3.0/count-merging-incremental", "are parts of files that still grow", "file-merging"),
+])  # fmt: skip
+def test_checkpoints_of_which_nothing_lasts_are_refused_with_the_way_out(
+    tmp_path: Path, image: str, words: str, way: str
+) -> None:
+    stage = Stage(tmp_path, image=image)
+    with pytest.raises(PlanError, match=words) as refused:
         stage.apply()
-    assert "incremental" in (refused.value.hint or "")
+    assert way in (refused.value.hint or "")
 
 
 @pytest.mark.parametrize(("more", "words"), [
