@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import partial
@@ -153,23 +153,26 @@ def _check_submits(spec: Spec, job: JobSpec) -> None:
 
 def _source(spec: Spec, kind: Engine, job: JobSpec, doors: Doors, workdir: Workdir) -> tuple[Storage, Survey]:
     """What is there; of images that are still to be taken, nothing is. A job that is followed while it runs is looked
-    at where its last checkpoint is."""
-    location: str | None = job.source
-    for again in reversed(range(LOOKS + 1 if job.source_cluster is not None or not job.moves else 1)):
-        if job.takes_savepoints:
-            location = _last_checkpoint(spec, job, doors, workdir) if job.mode == "warm" else None
-        if location is None:
-            storage = doors.open_storage(job.source)
-            return storage, Survey(storage.location, None, "empty", ())
-        with suppress(MissingFile) if again else nullcontext():
-            storage, survey = kind.survey(location, doors.open_storage, changes=job.transform)
+    at where its last checkpoint is. One that runs tidies up while we look: what is really missing is missing the next
+    time, too."""
+    for _ in range(LOOKS if job.source_cluster is not None or not job.moves else 0):
+        with suppress(MissingFile):
+            storage, survey = _source_now(spec, kind, job, doors, workdir)
             findings = (*survey.findings, *(finding for image in survey.images for finding in image.findings))
-            gone = any(finding.level == "refuse" and finding.path is not None for finding in findings)
-            if not again or not (gone or (job.takes_savepoints and not survey.images)):
+            if not any(finding.level == "refuse" and finding.path is not None for finding in findings):
                 return storage, survey
-        # A job that runs tidies up while we look: what is really missing is missing the next time, too.
         doors.clock.sleep(SECONDS_BETWEEN_LOOKS)
-    raise AssertionError("the last look is not repeated")
+    return _source_now(spec, kind, job, doors, workdir)
+
+
+def _source_now(spec: Spec, kind: Engine, job: JobSpec, doors: Doors, workdir: Workdir) -> tuple[Storage, Survey]:
+    location: str | None = job.source
+    if job.takes_savepoints:
+        location = _last_checkpoint(spec, job, doors, workdir) if job.mode == "warm" else None
+    if location is None:
+        storage = doors.open_storage(job.source)
+        return storage, Survey(storage.location, None, "empty", ())
+    return kind.survey(location, doors.open_storage, changes=job.transform)
 
 
 def _last_checkpoint(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir) -> str | None:
