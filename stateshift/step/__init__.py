@@ -11,7 +11,7 @@
     StageFiles       files       bring what makes the image visible, under other names
     MoveFiles        files       rename a bundle within one file system
     WriteFile        files       write literal bytes
-    TransformShard   files       feed files through a named pure transform
+    TransformShard   shards      feed files through a named pure transform
     BringFiles       rounds      bring a bundle of files while the job runs
     KeepBrought      rounds      keep of it what belongs to the image, and remove the rest
     CompareImages    images      fold the entries of both images and compare
@@ -20,7 +20,7 @@
     AwaitProgress    starting    wait until the job restored from this image commits a batch
 """
 
-from stateshift.step.files import CopyFiles, MoveFiles, Rename, StageFiles, TransformShard, WriteFile
+from stateshift.step.files import CopyFiles, MoveFiles, Rename, StageFiles, WriteFile
 from stateshift.step.images import CompareImages
 from stateshift.step.jobs import FenceSource, LiftFence, StopJob
 from stateshift.step.owners import KeepOwners
@@ -28,6 +28,7 @@ from stateshift.step.preparing import PrepareJob
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence, Fleet, Step
 from stateshift.step.rounds import BringFiles, KeepBrought
 from stateshift.step.savepoints import TakeCheckpoint, TakeSavepoint
+from stateshift.step.shards import Elsewhere, TransformShard
 from stateshift.step.starting import AwaitProgress, SubmitJob
 
 AnyStep = (
@@ -57,6 +58,7 @@ __all__ = [
     "CompareImages",
     "CopyFiles",
     "Discrepancy",
+    "Elsewhere",
     "Evidence",
     "FenceSource",
     "FileEvidence",

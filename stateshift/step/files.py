@@ -1,4 +1,4 @@
-"""Steps that touch nothing but files: CopyFiles, StageFiles, MoveFiles, WriteFile, TransformShard.
+"""Steps that touch nothing but files: CopyFiles, StageFiles, MoveFiles, WriteFile.
 
 Each of them recognises what is already there by digest, never by name and size, so that repeating it costs reading and
 no writing. Each syncs before it returns: evidence is only given of what a crash of the machine would leave in place.
@@ -7,25 +7,18 @@ no writing. Each syncs before it returns: evidence is only given of what a crash
 from __future__ import annotations
 
 import base64
-import hashlib
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-from stateshift.errors import AlreadyThere, MissingFile, StalePlan, StorageError
+from stateshift.errors import AlreadyThere, StalePlan, StorageError
 from stateshift.formats.marks import FOLDER, STAGED
 from stateshift.step.at_once import each
+from stateshift.step.contents import digest_of, files_hold, may_hold, paths_told, reading, remove_ours, settle
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
-from stateshift.storage.protocol import Content, Input, Storage
+from stateshift.storage.protocol import Storage
 from stateshift.survey import FileInfo
 from stateshift.world import World
-
-# From so many on a step's target is listed once, for all steps, instead of asked for each file.
-LISTED_FILES = 16
-
-# From here on a file is worth the question for its storage's own checksum, two requests on each side.
-LARGE_BYTES = 1024 * 1024
 
 
 class Rename(NamedTuple):
@@ -89,7 +82,7 @@ class CopyFiles(Bundle):
             item, name = one
             written = _published(target, item) if self.staged else None
             if written is None:
-                new = not _may_hold(world, target, name, len(self.items))
+                new = not may_hold(world, target, name, len(self.items))
                 written = _copy(source, target, item, name, self.keep_times, self.whole, new)
             world.meter.done(1, item.size)
             return written
@@ -246,79 +239,6 @@ class WriteFile:
         return []
 
 
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
-    """Files at another location than a step's own."""
-
-    location: str
-    files: tuple[FileInfo, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TransformShard:
-    """Feed files through a named pure transform. `whole` as in CopyFiles; `beside` are further inputs, behind the
-    others."""
-
-    kind: ClassVar[str] = "TransformShard"
-    name: str
-    transform: str
-    options: Mapping[str, Any]
-    source: str
-    inputs: tuple[FileInfo, ...]
-    target: str
-    outputs: tuple[str, ...]
-    whole: bool = False
-    beside: tuple[Elsewhere, ...] = ()
-
-    @property
-    def files(self) -> int:
-        return len(self.outputs)
-
-    @property
-    def bytes(self) -> int:
-        others = (item for place in self.beside for item in place.files)
-        return sum(item.size for item in (*self.inputs, *others))
-
-    def describe(self) -> str:
-        return f"{self.transform}: {paths_told(tuple(i.path for i in self.inputs))} to {self.target}"
-
-    def run(self, world: World) -> Evidence:
-        source, target = world.storage(self.source), world.storage(self.target)
-        inputs: list[Input] = [reading(source, item) for item in self.inputs]
-        inputs += [reading(world.storage(p.location), item) for p in self.beside for item in p.files]
-        contents = world.transforms[self.transform](self.options, inputs)
-        assert len(contents) == len(self.outputs), f"{self.transform} made {len(contents)} outputs"
-        written = []
-        for path, content in zip(self.outputs, contents, strict=True):
-            world.check_interrupted()  # one after the other: each holds a piece of the state
-            new = not _may_hold(world, target, path, 0)
-            written.append(settle(target, path, content, None, self.whole, new))
-        target.sync()
-        world.meter.done(self.files, self.bytes)
-        return {"files": [list(file) for file in written]}
-
-    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        return files_hold(world, self.target, evidence)
-
-    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        return remove_ours(world, self.target, self.outputs, evidence)
-
-
-def digest_of(content: Iterator[bytes]) -> tuple[int, str]:
-    """Size and sha256 of a stream."""
-    digest, size = hashlib.sha256(), 0
-    for chunk in content:
-        digest.update(chunk)
-        size += len(chunk)
-    return size, digest.hexdigest()
-
-
-def same_checksum(source: Storage, target: Storage, path: str, target_path: str) -> bool:
-    """Whether both sides hold the same bytes, by the storages' own word. Where one has none, nobody knows."""
-    kept = source.checksum(path)
-    return kept is not None and kept == target.checksum(target_path)
-
-
 def _published(target: Storage, item: FileInfo) -> FileEvidence | None:
     """Give what was staged its name; None where it is not there, as in a repeat, or is not what it should be."""
     staged = f"{STAGED}/{item.path}"
@@ -329,10 +249,6 @@ def _published(target: Storage, item: FileInfo) -> FileEvidence | None:
     target.remove(item.path)
     target.move(staged, item.path)
     return FileEvidence(item.path, size, digest)
-
-
-def _may_hold(world: World, target: Storage, path: str, files: int) -> bool:
-    return world.found is None or world.found.may_hold(target, path, worthwhile=files >= LISTED_FILES)
 
 
 def _copy(
@@ -347,55 +263,6 @@ def _copy(
             hint="stop the job that writes it, take this run back (`stateshift rollback WORKDIR`), then plan again",
         )
     return written
-
-
-def reading(source: Storage, item: FileInfo) -> Input:
-    def content(offset: int = 0) -> Iterator[bytes]:
-        try:
-            yield from source.chunks(item.path, offset)
-        except MissingFile as error:
-            raise MissingFile(
-                f"{item.path} was there when the plan was made and is gone",
-                location=error.location,
-                hint="stop the job (it tidies up behind us), take this run back (`stateshift rollback WORKDIR`), then "
-                "plan again",
-            ) from error
-
-    return content
-
-
-def settle(
-    target: Storage, path: str, content: Content, modified: float | None, whole: bool = False, new: bool = False
-) -> FileEvidence:
-    """Make `path` hold `content`: by leaving it alone where it does already, else by writing it. A `new` one is not
-    looked for: it was not there when the place was listed."""
-    there = None if new else target.stat(path)
-    if there is not None:
-        size, digest = digest_of(content())
-        if size == there.size and digest_of(target.chunks(path)) == (size, digest):
-            return FileEvidence(path, size, digest)
-    seen = _Digesting(content)
-    if whole:
-        target.remove(path)
-        target.create(path, b"".join(seen()))
-    else:
-        target.write(path, seen, modified)
-    return FileEvidence(path, seen.size, seen.digest)
-
-
-class _Digesting:
-    """A content that remembers size and digest of what was last read of it."""
-
-    def __init__(self, content: Content) -> None:
-        self._content, self.size, self.digest = content, 0, ""
-
-    def __call__(self) -> Iterator[bytes]:
-        digest, size = hashlib.sha256(), 0
-        for chunk in self._content():
-            digest.update(chunk)
-            size += len(chunk)
-            yield chunk
-        self.size, self.digest = size, digest.hexdigest()
 
 
 def _rename(storage: Storage, path: str, target_path: str) -> None:
@@ -423,39 +290,3 @@ def _prune_empty(storage: Storage, paths: tuple[str, ...]) -> None:
                 break
             storage.prune(folder)
             folder = folder.rpartition("/")[0]
-
-
-def files_hold(world: World, location: str, evidence: Evidence) -> list[Discrepancy]:
-    storage = world.storage(location)
-
-    def asked(file: tuple[str, int, str]) -> Discrepancy | None:
-        path, size, digest = file
-        info = storage.stat(path)
-        if info is None:
-            return Discrepancy(path, f"{size} bytes", "nothing")
-        if info.size != size:
-            return Discrepancy(path, f"{size} bytes", f"{info.size} bytes")
-        if digest_of(storage.chunks(path))[1] != digest:
-            return Discrepancy(path, f"sha256 {digest[:12]}", "other content of the same size")
-        return None
-
-    return [found for found in each(world, evidence["files"], asked, storage) if found is not None]
-
-
-def remove_ours(world: World, location: str, paths: tuple[str, ...], evidence: Evidence | None) -> list[str]:
-    """Remove what we wrote, last written first. What somebody changed since is no longer ours, and stays."""
-    storage = world.storage(location)
-    changed = {d.place for d in files_hold(world, location, evidence)} if evidence is not None else set()
-
-    def remove(path: str) -> str | None:
-        if path not in changed:
-            storage.remove(path)
-        elif storage.stat(path) is not None:
-            return f"{storage.location}/{path}: changed since it was written, left as it is"
-        return None
-
-    return [left for left in each(world, tuple(reversed(paths)), remove, storage) if left is not None]
-
-
-def paths_told(paths: tuple[str, ...]) -> str:
-    return paths[0] if len(paths) == 1 else f"{len(paths)} files ({paths[0]} … {paths[-1]})" if paths else "nothing"

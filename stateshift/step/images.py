@@ -15,7 +15,7 @@ from mmh3 import mmh3_x64_128_digest
 
 from stateshift.errors import FormatError, MissingFile, VerifyError
 from stateshift.step.at_once import each
-from stateshift.step.files import LARGE_BYTES, digest_of, same_checksum
+from stateshift.step.contents import LARGE_BYTES, digest_of, same_checksum
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
 from stateshift.survey import ShardFiles

@@ -14,16 +14,8 @@ from typing import ClassVar
 
 from stateshift.errors import MissingFile
 from stateshift.step.at_once import each
-from stateshift.step.files import (
-    LARGE_BYTES,
-    Bundle,
-    digest_of,
-    files_hold,
-    paths_told,
-    reading,
-    same_checksum,
-    settle,
-)
+from stateshift.step.contents import LARGE_BYTES, digest_of, files_hold, paths_told, reading, same_checksum, settle
+from stateshift.step.files import Bundle
 from stateshift.step.marks import NoFiles
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
 from stateshift.storage.protocol import Storage

@@ -22,8 +22,7 @@ from stateshift.engines.flink.transforms import CUT, RESCALE
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import Segment, files_of
 from stateshift.formats.marks import FOLDER
-from stateshift.step import AnyStep, CopyFiles, TransformShard
-from stateshift.step.files import Elsewhere
+from stateshift.step import AnyStep, CopyFiles, Elsewhere, TransformShard
 from stateshift.survey import FileInfo, Image, Survey
 
 

@@ -1,0 +1,124 @@
+"""What the steps that write files have in common: content that is recognised by its digest, written where it is not
+there already, asked for again, and removed where it is still ours."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from stateshift.errors import MissingFile
+from stateshift.step.at_once import each
+from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
+from stateshift.storage.protocol import Content, Input, Storage
+from stateshift.survey import FileInfo
+from stateshift.world import World
+
+# From so many on a step's target is listed once, for all steps, instead of asked for each file.
+LISTED_FILES = 16
+
+# From here on a file is worth the question for its storage's own checksum, two requests on each side.
+LARGE_BYTES = 1024 * 1024
+
+
+def digest_of(content: Iterator[bytes]) -> tuple[int, str]:
+    """Size and sha256 of a stream."""
+    digest, size = hashlib.sha256(), 0
+    for chunk in content:
+        digest.update(chunk)
+        size += len(chunk)
+    return size, digest.hexdigest()
+
+
+def same_checksum(source: Storage, target: Storage, path: str, target_path: str) -> bool:
+    """Whether both sides hold the same bytes, by the storages' own word. Where one has none, nobody knows."""
+    kept = source.checksum(path)
+    return kept is not None and kept == target.checksum(target_path)
+
+
+def may_hold(world: World, target: Storage, path: str, files: int) -> bool:
+    return world.found is None or world.found.may_hold(target, path, worthwhile=files >= LISTED_FILES)
+
+
+def reading(source: Storage, item: FileInfo) -> Input:
+    def content(offset: int = 0) -> Iterator[bytes]:
+        try:
+            yield from source.chunks(item.path, offset)
+        except MissingFile as error:
+            raise MissingFile(
+                f"{item.path} was there when the plan was made and is gone",
+                location=error.location,
+                hint="stop the job (it tidies up behind us), take this run back (`stateshift rollback WORKDIR`), then "
+                "plan again",
+            ) from error
+
+    return content
+
+
+def settle(
+    target: Storage, path: str, content: Content, modified: float | None, whole: bool = False, new: bool = False
+) -> FileEvidence:
+    """Make `path` hold `content`: by leaving it alone where it does already, else by writing it. A `new` one is not
+    looked for: it was not there when the place was listed."""
+    there = None if new else target.stat(path)
+    if there is not None:
+        size, digest = digest_of(content())
+        if size == there.size and digest_of(target.chunks(path)) == (size, digest):
+            return FileEvidence(path, size, digest)
+    seen = _Digesting(content)
+    if whole:
+        target.remove(path)
+        target.create(path, b"".join(seen()))
+    else:
+        target.write(path, seen, modified)
+    return FileEvidence(path, seen.size, seen.digest)
+
+
+class _Digesting:
+    """A content that remembers size and digest of what was last read of it."""
+
+    def __init__(self, content: Content) -> None:
+        self._content, self.size, self.digest = content, 0, ""
+
+    def __call__(self) -> Iterator[bytes]:
+        digest, size = hashlib.sha256(), 0
+        for chunk in self._content():
+            digest.update(chunk)
+            size += len(chunk)
+            yield chunk
+        self.size, self.digest = size, digest.hexdigest()
+
+
+def files_hold(world: World, location: str, evidence: Evidence) -> list[Discrepancy]:
+    storage = world.storage(location)
+
+    def asked(file: tuple[str, int, str]) -> Discrepancy | None:
+        path, size, digest = file
+        info = storage.stat(path)
+        if info is None:
+            return Discrepancy(path, f"{size} bytes", "nothing")
+        if info.size != size:
+            return Discrepancy(path, f"{size} bytes", f"{info.size} bytes")
+        if digest_of(storage.chunks(path))[1] != digest:
+            return Discrepancy(path, f"sha256 {digest[:12]}", "other content of the same size")
+        return None
+
+    return [found for found in each(world, evidence["files"], asked, storage) if found is not None]
+
+
+def remove_ours(world: World, location: str, paths: tuple[str, ...], evidence: Evidence | None) -> list[str]:
+    """Remove what we wrote, last written first. What somebody changed since is no longer ours, and stays."""
+    storage = world.storage(location)
+    changed = {d.place for d in files_hold(world, location, evidence)} if evidence is not None else set()
+
+    def remove(path: str) -> str | None:
+        if path not in changed:
+            storage.remove(path)
+        elif storage.stat(path) is not None:
+            return f"{storage.location}/{path}: changed since it was written, left as it is"
+        return None
+
+    return [left for left in each(world, tuple(reversed(paths)), remove, storage) if left is not None]
+
+
+def paths_told(paths: tuple[str, ...]) -> str:
+    return paths[0] if len(paths) == 1 else f"{len(paths)} files ({paths[0]} … {paths[-1]})" if paths else "nothing"

@@ -1,0 +1,71 @@
+"""TransformShard: feed files through a pure transform, which is found by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from stateshift.step.contents import files_hold, may_hold, paths_told, reading, remove_ours, settle
+from stateshift.step.protocol import Discrepancy, Evidence
+from stateshift.storage.protocol import Input
+from stateshift.survey import FileInfo
+from stateshift.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Files at another location than a step's own."""
+
+    location: str
+    files: tuple[FileInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransformShard:
+    """Feed files through a named pure transform. `whole` as in CopyFiles; `beside` are further inputs, behind the
+    others."""
+
+    kind: ClassVar[str] = "TransformShard"
+    name: str
+    transform: str
+    options: Mapping[str, Any]
+    source: str
+    inputs: tuple[FileInfo, ...]
+    target: str
+    outputs: tuple[str, ...]
+    whole: bool = False
+    beside: tuple[Elsewhere, ...] = ()
+
+    @property
+    def files(self) -> int:
+        return len(self.outputs)
+
+    @property
+    def bytes(self) -> int:
+        others = (item for place in self.beside for item in place.files)
+        return sum(item.size for item in (*self.inputs, *others))
+
+    def describe(self) -> str:
+        return f"{self.transform}: {paths_told(tuple(i.path for i in self.inputs))} to {self.target}"
+
+    def run(self, world: World) -> Evidence:
+        source, target = world.storage(self.source), world.storage(self.target)
+        inputs: list[Input] = [reading(source, item) for item in self.inputs]
+        inputs += [reading(world.storage(p.location), item) for p in self.beside for item in p.files]
+        contents = world.transforms[self.transform](self.options, inputs)
+        assert len(contents) == len(self.outputs), f"{self.transform} made {len(contents)} outputs"
+        written = []
+        for path, content in zip(self.outputs, contents, strict=True):
+            world.check_interrupted()  # one after the other: each holds a piece of the state
+            new = not may_hold(world, target, path, 0)
+            written.append(settle(target, path, content, None, self.whole, new))
+        target.sync()
+        world.meter.done(self.files, self.bytes)
+        return {"files": [list(file) for file in written]}
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        return files_hold(world, self.target, evidence)
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        return remove_ours(world, self.target, self.outputs, evidence)
