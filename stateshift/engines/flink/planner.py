@@ -63,7 +63,7 @@ def round_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     """Bring what can be brought of the last checkpoint while the job runs; nothing where there is none yet. What speaks
     against the move is told with the move."""
     surveys, steps = (facts.source,), tuple[BringFiles, ...]()
-    if _is_readable(facts.source):
+    if _is_whole(facts.source):
         choice = chosen(job, surveys)
         steps = tuple(round_of(job, facts, surveys, choice, dealing(job, surveys, choice)))
     made = _plan(job, facts, phases_of(Phase("copy", steps)), (), facts.source.epoch)
@@ -75,7 +75,7 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     and only then remove what it does not need any more."""
     facts = bare(facts)
     surveys = (facts.source,)
-    if not _is_readable(facts.source):
+    if not _is_whole(facts.source):
         raise StalePlan(f"the last checkpoint of {job.name} is gone, since a newer one has been completed",
                         hint="the next round brings that")  # fmt: skip
     choice = chosen(job, surveys)
@@ -105,13 +105,19 @@ def _is_readable(survey: Survey) -> bool:
     return bool(survey.images) and "metadata" in survey.images[0].details
 
 
+def _is_whole(survey: Survey) -> bool:
+    """Not so while Flink tidies it up, since there is a newer one."""
+    found = (*survey.findings, *(finding for image in survey.images for finding in image.findings))
+    return _is_readable(survey) and not any(finding.level == "refuse" for finding in found)
+
+
 def _later(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     """The move as it would be from the last checkpoint: the one that the job ends with has little more."""
     found = tuple(waived(one, job.waive) for one in (*of_taking(job, facts), *of_rounds(job, (facts.source,))))
     if not _is_readable(facts.source) or any(one.level == "refuse" for one in found):
         return _plan(job, facts, phases_of(*_start(job, facts, 0)), found)
     made = move_plan(spec, job, bare(facts))
-    return replace(made, findings=(*found, *made.findings))
+    return replace(made, findings=tuple(dict.fromkeys((*found, *made.findings))))
 
 
 def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:

@@ -175,6 +175,15 @@ def test_a_standby_can_be_started_from_at_any_time_and_follows_the_job(tmp_path:
     stage.arrived()
 
 
+def test_of_a_checkpoint_that_goes_while_it_is_looked_at_nothing_is_brought(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    shared = stage.ground.disk.open(f"{stage.job.folder}/shared")
+    for file in list(shared.list())[:3]:
+        shared.remove(file.path)
+    warm, _, move = stage.ground.propose(spec_of()).plans
+    assert warm.files == 0 and any("is missing" in finding.message for finding in move.refusals)
+
+
 def test_a_lost_answer_is_asked_for_again_and_the_same_checkpoint_counts(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.flink.lose_savepoints()
