@@ -120,12 +120,12 @@ class FenceSource(NoFiles):
         if renames:
             # A new file is waited for on HDFS: all of them at once, and then only their names, in their order. A job
             # that still runs has the first of them, and is to find the others free.
-            each(world, self.paths, lambda path: storage.write(_raised(path), lambda: iter((text,))), storage)
+            each(world, self.paths, lambda path: storage.write(_raised(path, world), lambda: iter((text,))), storage)
         for path in self.paths:
             world.check_interrupted()
             try:
                 if renames:
-                    storage.move(_raised(path), path)
+                    storage.move(_raised(path, world), path)
                 else:
                     storage.create(path, text)
             except AlreadyThere as error:
@@ -133,17 +133,17 @@ class FenceSource(NoFiles):
                 if found != text:
                     for ours in reversed(taken):
                         storage.remove(ours)
-                    self._lower(storage)
+                    self._lower(storage, world)
                     raise _taken(f"{self.location}/{path}", found) from error
             taken.append(path)
-        self._lower(storage)
+        self._lower(storage, world)
         return {"fenced": list(self.paths), "undo": "remove these files"}
 
-    def _lower(self, storage: Storage) -> None:
+    def _lower(self, storage: Storage, world: World) -> None:
         """Remove what is left of the fence where it was made."""
         if storage.traits.renames:
             for path in self.paths:
-                storage.remove(_raised(path))
+                storage.remove(_raised(path, world))
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         storage, text = world.storage(self.location), fence_text(world.run).encode()
@@ -163,7 +163,7 @@ class FenceSource(NoFiles):
             elif content is not None and evidence is not None:
                 left.append(f"{self.location}/{path} is no longer our fence: left as it is")
         if evidence is None:
-            self._lower(storage)
+            self._lower(storage, world)
         return left
 
 
@@ -198,10 +198,11 @@ class LiftFence(NoFiles):
         return []
 
 
-def _raised(path: str) -> str:
-    """What a part of the fence is called before it has its name: beside it, where whoever may fence may write."""
+def _raised(path: str, world: World) -> str:
+    """What a part of this run's fence is called before it has its name: beside it, where whoever may fence may
+    write."""
     folder, _, name = path.rpartition("/")
-    return f"{folder}/{TEMPORARY}fence-{name}.tmp"
+    return f"{folder}/{TEMPORARY}fence-{world.run}-{name}.tmp"
 
 
 def _taken(place: str, content: bytes | None) -> StalePlan:
