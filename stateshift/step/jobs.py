@@ -9,11 +9,9 @@ from typing import Any, ClassVar
 
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.errors import AlreadyThere, ClusterError, StalePlan
-from stateshift.formats.marks import TEMPORARY, fence_owner, fence_text
-from stateshift.step.at_once import each
+from stateshift.formats.marks import fence_owner, fence_text
 from stateshift.step.marks import NoFiles, content_of, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
-from stateshift.storage.protocol import Storage
 from stateshift.world import World
 
 RAN = ("running", "queued", "unknown")  # what a job may have been before it was stopped, to be started again
@@ -116,34 +114,18 @@ class FenceSource(NoFiles):
     def run(self, world: World) -> Evidence:
         storage, taken = world.storage(self.location), list[str]()
         text = fence_text(world.run).encode()
-        renames = storage.traits.renames
-        if renames:
-            # A new file is waited for on HDFS: all of them at once, and then only their names, in their order. A job
-            # that still runs has the first of them, and is to find the others free.
-            each(world, self.paths, lambda path: storage.write(_raised(path, world), lambda: iter((text,))), storage)
         for path in self.paths:
             world.check_interrupted()
             try:
-                if renames:
-                    storage.move(_raised(path, world), path)
-                else:
-                    storage.create(path, text)
+                storage.create(path, text)
             except AlreadyThere as error:
                 found = content_of(storage, path)
                 if found != text:
                     for ours in reversed(taken):
                         storage.remove(ours)
-                    self._lower(storage, world)
                     raise _taken(f"{self.location}/{path}", found) from error
             taken.append(path)
-        self._lower(storage, world)
         return {"fenced": list(self.paths), "undo": "remove these files"}
-
-    def _lower(self, storage: Storage, world: World) -> None:
-        """Remove what is left of the fence where it was made."""
-        if storage.traits.renames:
-            for path in self.paths:
-                storage.remove(_raised(path, world))
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         storage, text = world.storage(self.location), fence_text(world.run).encode()
@@ -162,8 +144,6 @@ class FenceSource(NoFiles):
                 storage.remove(path)
             elif content is not None and evidence is not None:
                 left.append(f"{self.location}/{path} is no longer our fence: left as it is")
-        if evidence is None:
-            self._lower(storage, world)
         return left
 
 
@@ -196,13 +176,6 @@ class LiftFence(NoFiles):
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         FenceSource(self.name, self.location, self.paths).run(world)
         return []
-
-
-def _raised(path: str, world: World) -> str:
-    """What a part of this run's fence is called before it has its name: beside it, where whoever may fence may
-    write."""
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/{TEMPORARY}fence-{world.run}-{name}.tmp"
 
 
 def _taken(place: str, content: bytes | None) -> StalePlan:

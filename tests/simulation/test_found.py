@@ -33,7 +33,7 @@ def test_a_job_that_was_stopped_by_an_attempt_that_was_killed_runs_again_after_a
     run = ground.plan()
     ground.apply(run, killed("after stop"))
     assert ground.alive() == 0
-    ground.resume(run, killed("before move c0:a/offsets/.stateshift-fence-run1-3.tmp"))
+    ground.resume(run, killed("before create c0:a/offsets/3"))
     ground.rollback(run)
     assert ground.alive(run.source) == 1
 
@@ -107,7 +107,7 @@ def test_a_rollback_that_was_killed_does_not_go_on_under_a_run_that_has_moved_on
 def test_the_slower_of_two_runs_on_one_source_does_not_start_the_old_job_again(ground: Ground) -> None:
     """Both were planned; the second ran through while the first was between its halt and its fence."""
     first, second = ground.plan(), ground.plan()
-    outcome = ground.apply(first, Trouble("rival", Moment("before move c0:a/offsets/.stateshift-fence-run1-3.tmp", 1)))
+    outcome = ground.apply(first, Trouble("rival", Moment("before create c0:a/offsets/3", 1)))
     assert isinstance(outcome, StalePlan) and "fenced by run run2" in outcome.fact
     assert second.state == "finished"
     report = ground.rollback(first)
