@@ -167,9 +167,16 @@ class Coming(Early):
         class Going(Watched):
             def write(self, path: str, *rest: Any) -> int:
                 written: int = self._storage.write(path, *rest)
+                self._seen(path)
+                return written
+
+            def move(self, path: str, target_path: str) -> None:
+                self._storage.move(path, target_path)
+                self._seen(target_path)
+
+            def _seen(self, path: str) -> None:
                 if path == RELEASED:
                     Stage._start(outer, Submission(outer.tag, "orders", TARGET))
-                return written
 
         return Going(storage, self.job)  # type: ignore[return-value]
 
