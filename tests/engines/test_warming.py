@@ -14,7 +14,7 @@ def test_little_files_that_lay_between_large_ones_are_copied_together() -> None:
     little = tuple(FileInfo(f"state/0/{n}/2.delta", 100) for n in range(16))
     group = Group(HERE, THERE, tuple(sorted(large + little)))
     whole = Copies((group,), copy_steps((group,)), {})
-    brought = {(HERE, file.path): Brought(HERE, THERE, file, "digest") for file in large}
+    brought = {(HERE, file.path): Brought(HERE, THERE, file, "digest", file.path) for file in large}
     empty = Survey(THERE, None, "empty", ())
     left = still_to_copy(Facts(source=Survey(HERE, "spark", "checkpoint", group.files), target=empty, brought=brought),
                          whole)  # fmt: skip
