@@ -162,7 +162,12 @@ def _source(spec: Spec, kind: Engine, job: JobSpec, doors: Doors, workdir: Workd
             if not any(finding.level == "refuse" and finding.path is not None for finding in findings):
                 return storage, survey
         doors.clock.sleep(SECONDS_BETWEEN_LOOKS)
-    return _source_now(spec, kind, job, doors, workdir)
+    try:
+        return _source_now(spec, kind, job, doors, workdir)
+    except MissingFile:
+        if not job.takes_savepoints:
+            raise
+        return _nothing_yet(job, doors)  # each checkpoint is gone by the time it is read: the next look, or the end
 
 
 def _source_now(spec: Spec, kind: Engine, job: JobSpec, doors: Doors, workdir: Workdir) -> tuple[Storage, Survey]:
@@ -170,9 +175,13 @@ def _source_now(spec: Spec, kind: Engine, job: JobSpec, doors: Doors, workdir: W
     if job.takes_savepoints:
         location = _last_checkpoint(spec, job, doors, workdir) if job.mode == "warm" else None
     if location is None:
-        storage = doors.open_storage(job.source)
-        return storage, Survey(storage.location, None, "empty", ())
+        return _nothing_yet(job, doors)
     return kind.survey(location, doors.open_storage, changes=job.transform)
+
+
+def _nothing_yet(job: JobSpec, doors: Doors) -> tuple[Storage, Survey]:
+    storage = doors.open_storage(job.source)
+    return storage, Survey(storage.location, None, "empty", ())
 
 
 def _last_checkpoint(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir) -> str | None:

@@ -43,7 +43,7 @@ def words(ground: Ground, **other: str) -> list[str]:
         "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
         "execution.checkpointing.dir": (ground.folder / "checkpoints").as_uri(), **other,
     }  # fmt: skip
-    return [word for key, value in settings.items() for word in (f"--flink.{key}", value)]
+    return ["--checkpoint-ms", "1500", *(w for key, value in settings.items() for w in (f"--flink.{key}", value))]
 
 
 def job_of(ground: Ground, id: str, **more: object) -> dict[str, object]:

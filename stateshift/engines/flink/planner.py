@@ -113,7 +113,8 @@ def _is_whole(survey: Survey) -> bool:
 
 def _later(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     """The move as it would be from the last checkpoint: the one that the job ends with has little more."""
-    found = tuple(waived(one, job.waive) for one in (*of_taking(job, facts), *of_rounds(job, (facts.source,))))
+    said = (*of_taking(job, facts), *of_rounds(job, (facts.source,)), *of_clusters(facts))
+    found = tuple(waived(one, job.waive) for one in said)
     if not _is_readable(facts.source) or any(one.level == "refuse" for one in found):
         return _plan(job, facts, phases_of(*_start(job, facts, 0)), found)
     made = move_plan(spec, job, bare(facts))
