@@ -129,15 +129,16 @@ def triggered_of(told: Mapping[str, Any]) -> Triggered:
     operation = told["operation"]
     if operation.get("failure-cause") is None:
         return Triggered(str(operation["location"]))
-    stack = str(operation["failure-cause"].get("stack-trace") or operation["failure-cause"].get("class"))
-    return Triggered(None, cause_of(stack) or Cause(stack[:200]))
+    return _failed(operation["failure-cause"])
 
 
 def triggered_checkpoint_of(told: Mapping[str, Any]) -> Triggered:
     """Where it is, the list of the job's checkpoints tells."""
     failure = told["operation"].get("failureCause") if told["status"]["id"] == "COMPLETED" else None
-    if failure is None:
-        return Triggered()
+    return Triggered() if failure is None else _failed(failure)
+
+
+def _failed(failure: Mapping[str, Any]) -> Triggered:
     stack = str(failure.get("stack-trace") or failure.get("class"))
     return Triggered(None, cause_of(stack) or Cause(stack[:200]))
 

@@ -39,9 +39,8 @@ class Side:
 @dataclass(frozen=True, slots=True)
 class CompareImages:
     """Compare `source_shards` with `target_shards` by entries, and `paths` byte for byte: with the target's of the same
-    path, or of `names`, one for each. The target's rows are read by
-    `target_settings` where they are not read as the source's are. `beside` are further sources, whose entries are in
-    the target as well."""
+    path, or of `names`, one for each. The target's rows are read by `target_settings` where they are not read as the
+    source's are. `beside` are further sources, whose entries are in the target as well."""
 
     kind: ClassVar[str] = "CompareImages"
     name: str

@@ -5,8 +5,6 @@ another name. What comes out is what an unmoved job would have written, record f
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,23 +12,9 @@ from tests.acceptance.support import ROOT
 from tests.servers.flink_ground import KEYS, Ground
 from tests.support.flink import faults, jar, until
 from tests.support.moving import killed_at
-from tests.support.servers import Servers, group
 
 pytestmark = pytest.mark.servers
 EXAMPLES = ROOT / "configs" / "examples"
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    with group(tmp_path_factory.mktemp("flinks"), "flink-a", "flink-b") as servers:
-        yield servers
-
-
-@pytest.fixture
-def ground(servers: Servers, tmp_path: Path) -> Iterator[Ground]:
-    made = Ground(servers, tmp_path)
-    yield made
-    made.cleared()
 
 
 @pytest.mark.row("IF-2", "IF-6", "IF-8", "IF-9", "IF-10", "IF-12", "IF-14")
@@ -231,7 +215,7 @@ def test_killed_while_it_moves_and_resumed_one_job_goes_on(ground: Ground) -> No
     for step in ("copy/", "publish/", "submit/", "confirm/"):
         killed_at(step, ("resume", str(ground.workdir)), ground.workdir, {})
     assert ground.said("resume", ground.workdir)["state"] == "finished"
-    assert len([job for job in ground.there.ask("/jobs/overview")["jobs"] if job["state"] == "RUNNING"]) == 1
+    assert len(ground.there.running()) == 1
     ground.goes_on("orders")
 
 
@@ -240,6 +224,6 @@ def test_taken_back_the_old_job_goes_on_from_its_savepoint(ground: Ground) -> No
     killed_at("submit/", ("apply", str(spec), "--yes", "--workdir", str(ground.workdir)), ground.workdir, {})
     assert ground.said("rollback", ground.workdir, "--yes")["state"] == "rolled-back"
     assert not (ground.folder / "new-orders" / "_metadata").exists()
-    running = [job["name"] for job in ground.here.ask("/jobs/overview")["jobs"] if job["state"] == "RUNNING"]
+    running = [job["name"] for job in ground.here.running()]
     assert running == ["orders"]
     ground.goes_on("orders")

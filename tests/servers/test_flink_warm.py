@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,22 +16,8 @@ from tests.acceptance.support import ROOT, environment
 from tests.servers.flink_ground import KEYS, Ground
 from tests.support.flink import faults, until
 from tests.support.moving import has_begun, killed_at
-from tests.support.servers import Servers, group
 
 pytestmark = pytest.mark.servers
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    with group(tmp_path_factory.mktemp("flinks"), "flink-a", "flink-b") as servers:
-        yield servers
-
-
-@pytest.fixture
-def ground(servers: Servers, tmp_path: Path) -> Iterator[Ground]:
-    made = Ground(servers, tmp_path)
-    yield made
-    made.cleared()
 
 
 def words(ground: Ground, **other: str) -> list[str]:
@@ -110,7 +95,7 @@ def test_killed_in_its_rounds_and_at_every_phase_and_resumed_one_job_goes_on(gro
     for step in ("halt/", "transform/", "publish/", "submit/", "confirm/"):
         killed_at(step, ("resume", str(ground.workdir)), ground.workdir, {})
     assert ground.said("resume", ground.workdir)["state"] == "finished"
-    assert len([job for job in ground.there.ask("/jobs/overview")["jobs"] if job["state"] == "RUNNING"]) == 1
+    assert len(ground.there.running()) == 1
     goes_on(ground)
 
 
@@ -120,7 +105,7 @@ def test_taken_back_the_old_job_goes_on_from_its_last_checkpoint(ground: Ground)
     killed_at("submit/", ("apply", str(spec), "--yes", "--workdir", str(ground.workdir)), ground.workdir, {})
     assert ground.said("rollback", ground.workdir, "--yes")["state"] == "rolled-back"
     assert not list((ground.folder / "new-orders").rglob("*"))
-    assert [job["name"] for job in ground.here.ask("/jobs/overview")["jobs"] if job["state"] == "RUNNING"] == ["orders"]
+    assert [job["name"] for job in ground.here.running()] == ["orders"]
     goes_on(ground)
 
 

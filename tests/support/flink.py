@@ -115,6 +115,10 @@ class Cluster:
         until(lambda: self._runs(id))
         return id
 
+    def running(self) -> list[dict[str, Any]]:
+        """What runs there, as the overview tells it."""
+        return [job for job in self.ask("/jobs/overview")["jobs"] if job["state"] == "RUNNING"]
+
     def stopped(self, job: str, folder: str | Path, kind: str = "CANONICAL", drain: bool = False) -> Path:
         """Where the savepoint is, once the job has finished."""
         body = {"targetDirectory": str(folder), "formatType": kind, "drain": drain}

@@ -220,8 +220,7 @@ def moved(ground: Ground, way: str) -> Measured:
     ended, published = halt.at + halt.seconds, publish.at + publish.seconds
     begin, end = ground.gap()
     ground.moves, ground.place = ground.moves + 1, 1 - ground.place
-    running = [job["jid"] for job in ground.here.ask("/jobs/overview")["jobs"] if job["state"] == "RUNNING"]
-    (ground.job,) = running
+    (ground.job,) = (job["jid"] for job in ground.here.running())
     parts = {"stop": ended - begin, "copy": published - ended, "start": end - published}
     return Measured(way, end - begin, published - ended, parts)
 

@@ -145,6 +145,11 @@ def _names_of(job: JobSpec, number: int) -> Iterator[str]:
         yield from names[number : number + 1]
 
 
+def is_readable(survey: Survey) -> bool:
+    """Whether an image is there, and its metadata could be read."""
+    return bool(survey.images) and "metadata" in survey.images[0].details
+
+
 def metadata_of(image: Image) -> Metadata:
     found: Metadata = image.details["metadata"]
     return found

@@ -1,8 +1,9 @@
 """What is brought to the target of a Flink plan: files as they are, parts of files, metadata of the sources, and state
 that is written anew. Pure.
 
-    copies(surveys, choice, target, deal)     steps, an image each and then some
-    as_they_are(surveys, choice, deal)        the files of them that are copied whole, an image each, and their names
+    as_they_are(surveys, choice, deal)        the files that are copied whole, an image each, with their names there
+    copies(surveys, wholes, choice, ...)      steps, an image each and then some
+    bundles(files)                            files and their names, in worthwhile units
     names_anew(choice, anew), loose_names     what the files of an operator are called that is written anew
     summary(anew), kept(number)               where is told what is in them; where a source's metadata is
 """
@@ -10,7 +11,7 @@ that is written anew. Pure.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,13 +27,24 @@ from stateshift.step import AnyStep, CopyFiles, Elsewhere, TransformShard
 from stateshift.survey import FileInfo, Image, Survey
 
 
+class Named(NamedTuple):
+    """A file, and what it is called in the target."""
+
+    file: FileInfo
+    name: str
+
+    @property
+    def size(self) -> int:
+        return self.file.size
+
+
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Of one image: files that are copied as they are, each with its name in the target; and of the others the parts
-    that become a file of their own, (name, (start, size))."""
+    """Of one image: files that are copied as they are; and of the others the parts that become a file of their own,
+    (name, (start, size))."""
 
     location: str
-    files: tuple[tuple[FileInfo, str], ...]
+    files: tuple[Named, ...]
     pieces: Mapping[str, tuple[tuple[str, tuple[int, int]], ...]]
 
 
@@ -41,27 +53,28 @@ def as_they_are(surveys: Sequence[Survey], choice: Choice, deal: Dealing) -> Ite
     for number, (survey, taken) in enumerate(zip(surveys, choice.taken, strict=True)):
         infos = {file.path: file for file in survey.files}
         wanted = _wanted(survey.images[0], taken, {own: one for (n, own), one in anew.items() if n == number})
-        files = [(infos[path], name) for path, parts in wanted.items() for name, part in parts if part is None]
+        files = [Named(infos[path], name) for path, parts in wanted.items() for name, part in parts if part is None]
         pieces = {path: tuple((n, p) for n, p in parts if p is not None) for path, parts in wanted.items()}
         # What keeps its name comes first, and stands together.
-        files.sort(key=lambda one: one[0].path != one[1])
+        files.sort(key=lambda one: one.file.path != one.name)
         yield Whole(survey.location, tuple(files), {path: own for path, own in pieces.items() if own})
 
 
 def copies(
-    surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing, brought: Container[tuple[str, str]] = ()
+    surveys: Sequence[Survey], wholes: Sequence[Whole], choice: Choice, target: str, deal: Dealing,
+    brought: Container[tuple[str, str]],
 ) -> Iterator[AnyStep]:
     """But for what was `brought` before, by location and path."""
-    yield from _as_they_are(surveys, choice, target, deal, brought)
+    yield from _as_they_are(surveys, wholes, target, brought)
     yield from _anew(surveys, choice, target, deal)
 
 
 def _as_they_are(
-    surveys: Sequence[Survey], choice: Choice, target: str, deal: Dealing, brought: Container[tuple[str, str]]
+    surveys: Sequence[Survey], wholes: Sequence[Whole], target: str, brought: Container[tuple[str, str]]
 ) -> Iterator[AnyStep]:
-    for number, (survey, whole) in enumerate(zip(surveys, as_they_are(surveys, choice, deal), strict=True)):
+    for number, (survey, whole) in enumerate(zip(surveys, wholes, strict=True)):
         infos = {file.path: file for file in survey.files}
-        left = [one for one in whole.files if (survey.location, one[0].path) not in brought]
+        left = [one for one in whole.files if (survey.location, one.file.path) not in brought]
         yield from _copied(f"copy/{number}", survey.location, target, left)
         for index, (path, pieces) in enumerate(whole.pieces.items()):
             yield TransformShard(
@@ -74,7 +87,7 @@ def _as_they_are(
                 outputs=tuple(name for name, _ in pieces),
             )
         metadata = infos[layout.under(survey.images[0].path, layout.METADATA)]
-        yield from _copied(f"copy/{number}-metadata", survey.location, target, [(metadata, kept(number))])
+        yield from _copied(f"copy/{number}-metadata", survey.location, target, [Named(metadata, kept(number))])
 
 
 def _wanted(
@@ -143,22 +156,15 @@ def summary(one: Anew) -> str:
     return f"{FOLDER}/anew-{one.operator}.json"
 
 
-def _copied(name: str, source: str, target: str, files: Sequence[tuple[FileInfo, str]]) -> Iterator[CopyFiles]:
-    for number, some in enumerate(bundled(Named(*one) for one in files)):
-        items, names = tuple(one.file for one in some), tuple(one.name for one in some)
+def _copied(name: str, source: str, target: str, files: Iterable[Named]) -> Iterator[CopyFiles]:
+    for number, (items, names) in enumerate(bundles(files)):
         same = all(item.path == given for item, given in zip(items, names, strict=True))
         yield CopyFiles(f"{name}-{number}", source, target, items, names=() if same else names)
 
 
-class Named(NamedTuple):
-    """A file, and what it is called in the target."""
-
-    file: FileInfo
-    name: str
-
-    @property
-    def size(self) -> int:
-        return self.file.size
+def bundles(files: Iterable[Named]) -> Iterator[tuple[tuple[FileInfo, ...], tuple[str, ...]]]:
+    for some in bundled(files):
+        yield tuple(one.file for one in some), tuple(one.name for one in some)
 
 
 def kept(number: int) -> str:

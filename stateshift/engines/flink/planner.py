@@ -19,9 +19,18 @@ from dataclasses import replace
 
 from stateshift import plain
 from stateshift.engines.flink import layout
-from stateshift.engines.flink.choosing import Choice, Dealing, asked_version, chosen, dealing, id_of, metadata_of
+from stateshift.engines.flink.choosing import (
+    Choice,
+    Dealing,
+    asked_version,
+    chosen,
+    dealing,
+    id_of,
+    is_readable,
+    metadata_of,
+)
 from stateshift.engines.flink.comparing import compares
-from stateshift.engines.flink.copying import copies, kept, summary
+from stateshift.engines.flink.copying import as_they_are, copies, kept, summary
 from stateshift.engines.flink.findings import (
     ASKABLE,
     of_changes,
@@ -41,7 +50,15 @@ from stateshift.formats.flink.versions import newest_for
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.spec import JobSpec, Spec
 from stateshift.spec.waves import sharing
-from stateshift.step import BringFiles, CopyFiles, TakeCheckpoint, TakeSavepoint, TransformShard
+from stateshift.step import (
+    AnyStep,
+    BringFiles,
+    CopyFiles,
+    KeepBrought,
+    TakeCheckpoint,
+    TakeSavepoint,
+    TransformShard,
+)
 from stateshift.survey import Facts, FileInfo, Finding, Survey
 
 
@@ -65,7 +82,8 @@ def round_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     surveys, steps = (facts.source,), tuple[BringFiles, ...]()
     if _is_whole(facts.source):
         choice = chosen(job, surveys)
-        steps = tuple(round_of(job, facts, surveys, choice, dealing(job, surveys, choice)))
+        wholes = tuple(as_they_are(surveys, choice, dealing(job, surveys, choice)))
+        steps = tuple(round_of(job, facts, wholes))
     made = _plan(job, facts, phases_of(Phase("copy", steps)), (), facts.source.epoch)
     return replace(made, purpose="warm", provisional=True, facts=identity_of(facts))
 
@@ -80,18 +98,28 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
                         hint="the next round brings that")  # fmt: skip
     choice = chosen(job, surveys)
     deal, target = dealing(job, surveys, choice), facts.target.location
-    wanted = names_of(surveys, choice, deal)
-    there = there_already(facts, wanted)
-    again = {*(name for key, name in wanted.items() if key not in there), *_written(choice, deal)}
+    copied, keeping = _behind_rounds(facts, surveys, choice, deal)
     phases = phases_of(
-        Phase("copy", tuple(copies(surveys, choice, target, deal, there))),
+        Phase("copy", copied),
         Phase("transform", (_metadata(job, surveys, choice, target, deal),)),
         Phase("publish", (_published(target),), ordered=True),
         Phase("retire", tuple(replace(step, name=f"retire/{n}", items=())
-                              for n, step in enumerate(kept_of(facts, there, again)))),
+                              for n, step in enumerate(keeping))),
     )  # fmt: skip
     made = _plan(job, facts, phases, (), facts.source.epoch)
     return replace(made, purpose="standby", provisional=True, facts=identity_of(facts))
+
+
+def _behind_rounds(
+    facts: Facts, surveys: Sequence[Survey], choice: Choice, deal: Dealing
+) -> tuple[tuple[AnyStep, ...], tuple[KeepBrought, ...]]:
+    """What is still to be copied, and what becomes of what rounds have brought."""
+    wholes = tuple(as_they_are(surveys, choice, deal))
+    wanted = names_of(wholes)
+    there = there_already(facts, wanted)
+    again = {*(name for key, name in wanted.items() if key not in there), *_written(choice, deal)}
+    copied = copies(surveys, wholes, choice, facts.target.location, deal, there)
+    return tuple(copied), tuple(kept_of(facts, there, again))
 
 
 def _written(choice: Choice, deal: Dealing) -> Iterator[str]:
@@ -101,21 +129,17 @@ def _written(choice: Choice, deal: Dealing) -> Iterator[str]:
     yield from (summary(one) for one in deal.anew)
 
 
-def _is_readable(survey: Survey) -> bool:
-    return bool(survey.images) and "metadata" in survey.images[0].details
-
-
 def _is_whole(survey: Survey) -> bool:
     """Not so while Flink tidies it up, since there is a newer one."""
     found = (*survey.findings, *(finding for image in survey.images for finding in image.findings))
-    return _is_readable(survey) and not any(finding.level == "refuse" for finding in found)
+    return is_readable(survey) and not any(finding.level == "refuse" for finding in found)
 
 
 def _later(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     """The move as it would be from the last checkpoint: the one that the job ends with has little more."""
     said = (*of_taking(job, facts), *of_rounds(job, (facts.source,)), *of_clusters(facts))
     found = tuple(waived(one, job.waive) for one in said)
-    if not _is_readable(facts.source) or any(one.level == "refuse" for one in found):
+    if not is_readable(facts.source) or any(one.level == "refuse" for one in found):
         return _plan(job, facts, phases_of(*_start(job, facts, 0)), found)
     made = move_plan(spec, job, bare(facts))
     return replace(made, findings=tuple(dict.fromkeys((*found, *made.findings))))
@@ -169,7 +193,7 @@ def _of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
 
 def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     surveys = (facts.source, *facts.others)
-    if not all(survey.images and "metadata" in survey.images[0].details for survey in surveys):
+    if not all(map(is_readable, surveys)):
         found = tuple(waived(finding, job.waive) for finding in of_sources(surveys))
         return _plan(job, facts, (), found)
     choice = chosen(job, surveys)
@@ -181,12 +205,9 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     if job.target is None:
         return _plan(job, facts, phases_of(*_start(job, facts, epoch)), found, epoch)
     target = facts.target.location
-    wanted = names_of(surveys, choice, deal)
-    there = there_already(facts, wanted)
-    again = {*(name for key, name in wanted.items() if key not in there), *_written(choice, deal)}
-    copied, keeping = tuple(copies(surveys, choice, target, deal, there)), tuple(kept_of(facts, there, again))
+    copied, keeping = _behind_rounds(facts, surveys, choice, deal)
     # Rounds have compared what they brought byte for byte: the rest then is, too, where all of it is copied as it is.
-    bytewise = bool(there) and all(isinstance(step, CopyFiles) for step in copied)
+    bytewise = any(step.items for step in keeping) and all(isinstance(step, CopyFiles) for step in copied)
     compare = compared(copied) if bytewise else compares(job, surveys, choice, target, deal)
     phases = phases_of(
         Phase("copy", (*keeping, *copied)),

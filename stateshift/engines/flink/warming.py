@@ -7,13 +7,12 @@ told by the metadata of the checkpoint that the job ends with; what rounds have 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from stateshift.engines.bundles import bundled
 from stateshift.engines.flink import layout
-from stateshift.engines.flink.choosing import Choice, Dealing, metadata_of
-from stateshift.engines.flink.copying import Named, as_they_are
+from stateshift.engines.flink.choosing import is_readable, metadata_of
+from stateshift.engines.flink.copying import Whole, bundles
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import AbsoluteFile, Segment, files_of
 from stateshift.spec import JobSpec
@@ -42,21 +41,18 @@ def there_already(facts: Facts, wanted: Names) -> frozenset[tuple[str, str]]:
     return frozenset(key for key, one in facts.brought.items() if wanted.get(key) == one.name)
 
 
-def names_of(surveys: Sequence[Survey], choice: Choice, deal: Dealing) -> dict[tuple[str, str], str]:
-    return {(one.location, file.path): name for one in as_they_are(surveys, choice, deal) for file, name in one.files}
+def names_of(wholes: Iterable[Whole]) -> dict[tuple[str, str], str]:
+    return {(one.location, file.path): name for one in wholes for file, name in one.files}
 
 
-def round_of(
-    job: JobSpec, facts: Facts, surveys: Sequence[Survey], choice: Choice, deal: Dealing
-) -> Iterator[BringFiles]:
+def round_of(job: JobSpec, facts: Facts, wholes: Sequence[Whole]) -> Iterator[BringFiles]:
     """All of the last checkpoint that is there and is not brought yet. What is a part of a file that others share, and
     may still grow, is left for the end."""
-    there = there_already(facts, names_of(surveys, choice, deal))
+    there = there_already(facts, names_of(wholes))
     target, read_back = facts.target.location, job.verify != "none"
-    for number, whole in enumerate(as_they_are(surveys, choice, deal)):
-        left = (Named(*one) for one in whole.files if (whole.location, one[0].path) not in there)
-        for bundle, some in enumerate(bundled(left)):
-            items, names = tuple(one.file for one in some), tuple(one.name for one in some)
+    for number, whole in enumerate(wholes):
+        left = (one for one in whole.files if (whole.location, one.file.path) not in there)
+        for bundle, (items, names) in enumerate(bundles(left)):
             yield BringFiles(f"copy/{number}-{bundle}", whole.location, target, items, read_back=read_back, names=names)
 
 
@@ -71,7 +67,7 @@ def compared(copied: Sequence[AnyStep]) -> Iterator[CompareImages]:
 def of_rounds(job: JobSpec, surveys: Sequence[Survey]) -> Iterator[Finding]:
     """Whether there is anything that a round could bring for good."""
     for survey in surveys:
-        if not survey.images or "metadata" not in survey.images[0].details:
+        if not is_readable(survey):
             continue
         metadata = metadata_of(survey.images[0])
         files = [file for r in references(metadata) if r.role == "keyed" for file in files_of(r.stream)]
