@@ -176,7 +176,10 @@ def _source_now(spec: Spec, kind: Engine, job: JobSpec, doors: Doors, workdir: W
         location = _last_checkpoint(spec, job, doors, workdir) if job.mode == "warm" else None
     if location is None:
         return _nothing_yet(job, doors)
-    return kind.survey(location, doors.open_storage, changes=job.transform)
+    storage, survey = kind.survey(location, doors.open_storage, changes=job.transform)
+    if job.takes_savepoints and survey.engine is None:
+        raise MissingFile(f"the checkpoint at {location} is gone: a newer one has been completed", location=location)
+    return storage, survey
 
 
 def _nothing_yet(job: JobSpec, doors: Doors) -> tuple[Storage, Survey]:

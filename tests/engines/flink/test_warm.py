@@ -184,6 +184,14 @@ def test_of_a_checkpoint_that_goes_while_it_is_looked_at_nothing_is_brought(tmp_
     assert warm.files == 0 and any("is missing" in finding.message for finding in move.refusals)
 
 
+def test_a_checkpoint_that_is_gone_by_the_time_it_is_looked_at_is_asked_for_again(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    answers = [stage.job.location, stage.job.complete()]
+    stage.flink.latest_checkpoint = lambda job_id: answers.pop(0) if len(answers) > 1 else answers[0]  # type: ignore[method-assign]
+    warm, _, move = stage.ground.propose(spec_of()).plans
+    assert warm.files == 15 and move.epoch == stage.job.number == 8
+
+
 def test_a_lost_answer_is_asked_for_again_and_the_same_checkpoint_counts(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.flink.lose_savepoints()
