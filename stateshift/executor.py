@@ -259,10 +259,12 @@ def ask(
     return [Broken(number, step.name, one) for step, every in zip(finished, found, strict=True) for one in every]
 
 
-def roll_back(number: int, plan: Plan, world: World, journal: Journal) -> None:
+def roll_back(
+    number: int, plan: Plan, world: World, journal: Journal, phases: Sequence[PhaseName] = PHASES
+) -> None:
     """Take the plan's effects back, last one first: what was visible last disappears first. What had to be left is
-    written down with each."""
-    for phase in reversed(plan.phases):
+    written down with each. With fewer `phases`, only theirs: the plan is then not undone."""
+    for phase in (phase for phase in reversed(plan.phases) if phase.name in phases):
         begun = [s for s in reversed(phase.steps) if s.name in journal.progress.plans[number].steps]
         pending = [s for s in begun if journal.progress.plans[number].steps[s.name].state != "undone"]
         if pending:
@@ -274,7 +276,7 @@ def roll_back(number: int, plan: Plan, world: World, journal: Journal) -> None:
             remaining = step.undo(world, done.evidence)
             journal.append(StepUndone(world.clock.now(), number, step.name, tuple(remaining)))
             world.meter.done(step.files, 0)
-    if not journal.progress.plans[number].undone:
+    if phases is PHASES and not journal.progress.plans[number].undone:
         left = _swept(plan, journal.progress.plans[number], world, journal.progress.discard)
         journal.append(PlanUndone(world.clock.now(), number, tuple(left)))
 

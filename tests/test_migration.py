@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stateshift import migration
-from stateshift.clusters.protocol import Submission
-from stateshift.errors import Interrupted, PlanError
+from stateshift.clusters.protocol import JobState, StopRequest, Submission
+from stateshift.errors import ClusterError, Interrupted, PlanError
 from stateshift.formats.marks import INDEX, decode_index, fence_owner
 from stateshift.spec import parse_spec
 from stateshift.step import CompareImages
@@ -206,6 +206,62 @@ def test_a_rollback_of_a_job_that_has_committed_since_asks_first(ground: Ground)
     assert ground.rollback(discard_progress=True).state == "rolled-back"
     assert ground.cluster.submissions[-1].location == SOURCE, "the old job runs again"
     assert ground.held(SOURCE) == Checkpoint().files()
+
+
+def stopped_in_its_first_batch(ground: Ground) -> None:
+    """A job that ends its batch before it stops, and a run that waits for that batch in vain."""
+    ground.write()
+    ground.cluster.run("orders", SOURCE)
+
+    def end_the_batch(request: StopRequest) -> None:
+        if request.location == TARGET:
+            commit(ground, TARGET, 3)
+
+    ground.cluster._on_stop = end_the_batch
+    with pytest.raises(ClusterError, match="has committed nothing"):
+        ground.apply(running_spec())
+
+
+def test_what_a_job_commits_while_it_is_stopped_for_a_rollback_is_not_thrown_away(ground: Ground) -> None:
+    stopped_in_its_first_batch(ground)
+    before = ground.held(TARGET)
+    with pytest.raises(PlanError, match="has committed on the target while it was being stopped") as caught:
+        ground.rollback()
+    where = ground.workdir().path
+    assert caught.value.hint == (
+        f"`stateshift resume {where}` starts it there again; if it may be thrown away: "
+        f"stateshift rollback {where} --discard-progress"
+    )
+    kept = ground.held(TARGET)
+    assert kept.items() >= before.items() and "commits/3" in kept
+    assert migration.status(ground.workdir()).state == "failed" and ground.locks()
+    with pytest.raises(PlanError, match="would throw them away"):
+        ground.rollback()
+    assert ground.held(TARGET) == kept
+
+
+def test_it_is_started_there_again_by_a_resume(ground: Ground) -> None:
+    stopped_in_its_first_batch(ground)
+    with pytest.raises(PlanError):
+        ground.rollback()
+    assert ground.resume().state == "finished"
+    assert [one.location for one in ground.cluster.submissions] == [TARGET, TARGET]
+    assert ground.cluster.find_source(StopRequest("orders", TARGET)).state is JobState.RUNNING
+    assert not ground.locks() and not migration.verify(ground.workdir(), ground.doors).broken
+    with pytest.raises(PlanError, match="would throw them away"):
+        ground.rollback()
+    assert ground.rollback(discard_progress=True).state == "rolled-back"
+    assert not ground.held(TARGET) and ground.cluster.submissions[-1].location == SOURCE
+    assert not any(job.status.state.alive for job in ground.cluster.jobs if job.location == TARGET)
+
+
+def test_or_it_is_thrown_away_where_that_is_said(ground: Ground) -> None:
+    stopped_in_its_first_batch(ground)
+    with pytest.raises(PlanError):
+        ground.rollback()
+    assert ground.rollback(discard_progress=True).state == "rolled-back"
+    assert not ground.held(TARGET) and not ground.locks()
+    assert ground.cluster.submissions[-1].location == SOURCE and ground.held(SOURCE) == Checkpoint().files()
 
 
 def test_a_rollback_also_asks_where_a_person_started_the_job(ground: Ground) -> None:

@@ -241,6 +241,26 @@ def test_a_wave_half_of_which_has_committed_is_not_torn_apart_again(ground: Grou
     assert running(ground) == {"there/first", "there/second", "there/third"}
 
 
+@pytest.mark.parametrize("on_failure", ["finish", "rollback"])
+def test_a_wave_whose_job_commits_while_it_is_stopped_is_not_taken_back(ground: Ground, on_failure: str) -> None:
+    """The second dies, so that the first is stopped in its first batch, which it ends."""
+    going_on(ground, without="second")
+    start = ground.cluster._on_start
+    assert start is not None
+    ground.cluster._on_start = lambda submission: start(submission) if submission.job == "second" else None
+    ground.cluster._on_stop = lambda request: (
+        commit(ground, request.location) if request.location == "file:///there/first" else None
+    )
+    error = failed(ground, asked("first", "second", on_failure=on_failure, waves=[["first", "second"]]))
+    assert "was not taken back: first has committed on the target while it was being stopped" in (error.hint or "")
+    assert "resume" in (error.hint or "") and "commits/3" in ground.held("file:///there/first")
+    assert migration.status(ground.workdir()).state == "failed"
+    ground.cluster._on_stop = None
+    going_on(ground)
+    assert ground.resume().state == "finished"
+    assert running(ground) == {"there/first", "there/second", "here/third"}
+
+
 def test_a_refused_job_keeps_none_of_the_others_from_moving(ground: Ground) -> None:
     going_on(ground)
     proposal = ground.propose(asked(on_failure="finish"))

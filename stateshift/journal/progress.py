@@ -14,6 +14,7 @@ from stateshift.journal.records import (
     PlanFinished,
     PlanUndone,
     Record,
+    RollbackRefused,
     RollbackStarted,
     RoundSeen,
     RunFailed,
@@ -135,7 +136,8 @@ def advance(progress: Progress, record: Record) -> Progress:
             ))  # fmt: skip
         case StepUndone():
             before = _step(progress, record.plan, record.step, record)
-            return _with_step(after, record.plan, record.step, replace(before, state="undone", left=record.left))
+            begun = _with_plan(after, replace(progress.plans[record.plan], finished_at=None))
+            return _with_step(begun, record.plan, record.step, replace(before, state="undone", left=record.left))
         case PlanFinished():
             _expect(record.plan < len(progress.plans), progress, record)
             return _with_plan(after, replace(progress.plans[record.plan], finished_at=record.at))
@@ -164,6 +166,10 @@ def advance(progress: Progress, record: Record) -> Progress:
             _expect(progress.state not in ("new", "rolled-back"), progress, record)
             failure = progress.failure if record.automatic else None
             return replace(after, state="rolling-back", failure=failure, discard=record.discard)
+        case RollbackRefused():
+            _expect(progress.state == "rolling-back", progress, record)
+            failure = RunFailed(record.at, record.error, record.message, record.hint, record.exit_code)
+            return replace(after, state="failed", failure=failure)
         case RunRolledBack():
             _expect(progress.state == "rolling-back", progress, record)
             return replace(after, state="rolled-back")

@@ -163,6 +163,19 @@ class RollbackStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class RollbackRefused:
+    """A job committed something while it was being stopped for the rollback: nothing else of it was taken back. The run
+    has failed, as one whose job has to be started once more."""
+
+    kind: ClassVar[str] = "rollback-refused"
+    at: float
+    error: str
+    message: str
+    hint: str | None
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
 class RunRolledBack:
     kind: ClassVar[str] = "run-rolled-back"
     at: float
@@ -185,5 +198,6 @@ Record = (
     | WaveGivenUp
     | RunFinished
     | RollbackStarted
+    | RollbackRefused
     | RunRolledBack
 )

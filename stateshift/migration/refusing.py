@@ -12,10 +12,14 @@ from stateshift.errors import PlanError
 from stateshift.journal import PlanProgress
 from stateshift.plan import Plan
 from stateshift.spec import Spec
-from stateshift.step import LiftFence, SubmitJob
+from stateshift.step import AwaitProgress, LiftFence, SubmitJob
 from stateshift.storage import locations
 from stateshift.workdir import Workdir
 from stateshift.world import World
+
+
+class CommittedSince(PlanError):
+    """What a job has committed on its target would be thrown away."""
 
 
 class Refusing:
@@ -78,12 +82,32 @@ class Refusing:
         """A job that has committed since, whoever started it: taking it back throws those batches away."""
         for adopted in plans:
             confirmed = [s for s in adopted.steps.values() if s.phase == "confirm" and s.state == "finished"]
-            if any(s.evidence and s.evidence.get("committed") for s in confirmed) or self._gone_on(adopted):
-                raise PlanError(
+            told = any(s.evidence and s.evidence.get("committed") for s in confirmed)
+            if told or self._gone_on(adopted) or self._has_completed(adopted):
+                raise CommittedSince(
                     f"{adopted.job} has committed batches on the target since; a rollback would throw them away",
                     hint="if that is what you want: stateshift rollback "
                     f"{quote(str(self.workdir.path))} --discard-progress",
                 )
+
+    def since_it_was_asked_to_stop(self, adopted: PlanProgress) -> None:
+        """A job that has ended its batch before it stopped, and committed it."""
+        if self._gone_on(adopted):
+            raise CommittedSince(
+                f"{adopted.job} has committed on the target while it was being stopped; to take it back would throw "
+                "that away. It is stopped, and its image is whole",
+                hint="`stateshift resume WORKDIR` starts it there again; if it may be thrown away: stateshift rollback "
+                f"{quote(str(self.workdir.path))} --discard-progress",
+            )
+
+    def _has_completed(self, adopted: PlanProgress) -> bool:
+        """Whether the job that runs there has completed a checkpoint of its own, where only the cluster can tell."""
+        plan = self._plan(adopted)
+        started = [s for s in plan if isinstance(s, SubmitJob) and s.name in adopted.steps]
+        waits = [s for s in plan if isinstance(s, AwaitProgress)]
+        if not any(step.status(self.world).state.alive for step in started if waits):
+            return False
+        return any(wait.completed(self.world) for wait in waits)
 
     def _plan(self, adopted: PlanProgress) -> Plan:
         return self.workdir.read_plan(adopted.plan, adopted.fingerprint)

@@ -20,6 +20,7 @@ from stateshift.journal import (
     LockReleased,
     LockTaken,
     PlanProgress,
+    RollbackRefused,
     RollbackStarted,
     RunFailed,
     RunFinished,
@@ -32,10 +33,10 @@ from stateshift.journal import (
 from stateshift.migration.doors import Doors
 from stateshift.migration.halting import Halting, is_stopping
 from stateshift.migration.proposing import Proposal, decode_proposal, refuse
-from stateshift.migration.refusing import Refusing
+from stateshift.migration.refusing import CommittedSince, Refusing
 from stateshift.migration.warming import Warming
 from stateshift.migration.working import stale
-from stateshift.plan import WHILE_IT_RUNS, Plan
+from stateshift.plan import PHASES, WHILE_IT_RUNS, Plan
 from stateshift.report import Report, summarize
 from stateshift.spec import JobSpec
 from stateshift.spec.waves import in_waves
@@ -46,6 +47,9 @@ from stateshift.workdir import Workdir
 
 # What became of a job that has to be started once more.
 OVER = (JobState.FAILED, JobState.ABSENT)
+
+# What is taken back before it is asked once more whether the job has committed: it is stopped by then.
+FROM_THE_START = PHASES[PHASES.index("submit") :]
 
 
 def proposal_of(workdir: Workdir) -> Proposal:
@@ -125,21 +129,23 @@ class Run(Halting):
             self._let_go(job)
 
     def _start_again(self, plans: list[tuple[int, Plan]]) -> None:
-        """A job that an earlier attempt waited for in vain, and that has failed: who resumes wants it started again."""
+        """A job that an earlier attempt waited for in vain, and that has failed, or that was stopped to be taken back
+        and was not: who resumes wants it started again."""
         now, write = self.doors.clock.now, self.journal.append
         for number, plan in plans:
             done = self.journal.progress.plans[number]
             waits = [step.name for step in plan if isinstance(step, AwaitProgress)]
             waited = any(name in done.steps and not done.finished(name) for name in waits)
-            failed = [
-                step for step in plan
-                if waited and isinstance(step, SubmitJob) and step.status(self.world).state in OVER
-            ]  # fmt: skip
-            for step in failed:
-                self.world.meter.say(f"{plan.job} has failed: it is started again")
-                write(StepUndone(now(), number, step.name, ()))
+            for step in (step for step in plan if isinstance(step, SubmitJob)):
+                stopped = step.name in done.steps and done.steps[step.name].state == "undone"
+                over = (*(OVER if waited or stopped else ()), *((JobState.FINISHED,) if stopped else ()))
+                if not over or step.status(self.world).state not in over:
+                    continue
+                self.world.meter.say(f"{plan.job} {'was stopped' if stopped else 'has failed'}: it is started again")
+                if not stopped:
+                    write(StepUndone(now(), number, step.name, ()))
                 write(StepStarted(now(), number, "submit", step.name))
-                write(StepFinished(now(), number, step.name, 0.0, 0, 0, step.again(self.world)))
+                write(StepFinished(now(), number, step.name, 0.0, 0, 0, step.again(self.world, stopped)))
 
     def _moves_warm(self, job: JobSpec) -> bool:
         """Whether it is still to be followed while it runs: it was not stopped yet, or has been started again."""
@@ -197,6 +203,11 @@ class Run(Halting):
             for name in self.journal.progress.jobs:
                 self._let_go(self._job(name))
             self.journal.append(RunRolledBack(self.doors.clock.now()))
+        except CommittedSince as since:
+            since.hint, now = self._in_words(since.hint), self.doors.clock.now()
+            kind = type(since).__name__
+            self.journal.append(RollbackRefused(now, kind, since.fact, since.hint, since.exit_code))
+            raise
         except StateshiftError as error:
             self._fail(error)
             raise
@@ -206,7 +217,16 @@ class Run(Halting):
         if not adopted.undone:
             self._lock(self._job(adopted.job))  # ours still; or again, where the run had finished
             plan = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
+            executor.roll_back(adopted.plan, plan, self.world, self.journal, FROM_THE_START)
+            if not self._discards and _is_only_stopped(self.journal.progress.plans[adopted.plan]):
+                self.refusing.since_it_was_asked_to_stop(adopted)
             executor.roll_back(adopted.plan, plan, self.world, self.journal)
+
+    @property
+    def _discards(self) -> bool:
+        """Whether what a job has committed since may be thrown away: the run goes back, or a wave does."""
+        progress = self.journal.progress
+        return progress.discard if progress.state == "rolling-back" else self.spec.on_failure == "discard"
 
     def _take_back(self, wave: tuple[JobSpec, ...]) -> None:
         """One wave, while the run goes on."""
@@ -231,6 +251,9 @@ class Run(Halting):
             self._take_back(wave)
         except Interrupted:
             raise
+        except CommittedSince as since:
+            error.hint = f"{names} was not taken back: {since.fact}; {since.hint}"
+            self.journal.append(self._given_up(wave, error, back=False))
         except StateshiftError as worse:
             error.hint = f"taking {names} back failed, too ({worse.fact}): `stateshift resume WORKDIR` tries again"
             self.journal.append(self._given_up(wave, error, back=True))
@@ -257,6 +280,9 @@ class Run(Halting):
             self.back()
         except Interrupted:
             raise
+        except CommittedSince as since:
+            error.hint = self._in_words(f"the run was not taken back: {since.fact}; {since.hint}")
+            raise error from since
         except StateshiftError as worse:
             again = "`stateshift resume WORKDIR` goes on with that"
             error.hint = self._in_words(f"taking the run back failed, too ({worse.fact}): {again}")
@@ -314,6 +340,12 @@ class Run(Halting):
         report = summarize(self.journal.progress)
         self.workdir.write("report.json", plain.to_plain(report))
         return report
+
+
+def _is_only_stopped(adopted: PlanProgress) -> bool:
+    """Whether of a plan that is taken back the job was stopped that it had started, and no more."""
+    undone = {step.phase for step in adopted.steps.values() if step.state == "undone"}
+    return "submit" in undone and undone.issubset(FROM_THE_START)
 
 
 def _names(wave: Iterable[JobSpec]) -> tuple[str, ...]:

@@ -9,7 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
-from stateshift.clusters.protocol import Cluster, JobState, JobStatus, SavepointCluster, StopRequest, Submission
+from stateshift.clusters.protocol import (
+    Cluster,
+    JobProgress,
+    JobState,
+    JobStatus,
+    SavepointCluster,
+    StopRequest,
+    Submission,
+)
 from stateshift.errors import ClusterError, StalePlan
 from stateshift.step.jobs import FenceSource
 from stateshift.step.marks import NoFiles, content_of, forget_marks, release, tag_of
@@ -66,10 +74,11 @@ class SubmitJob(NoFiles):
                 "new job was not started",
             )
 
-    def again(self, world: World) -> Evidence:
-        """Start the job once more if it failed, as the person knows who was told so. One that did not is left alone."""
+    def again(self, world: World, stopped: bool = False) -> Evidence:
+        """Start the job once more if it failed, or was `stopped` by us, as the person knows who was told so. One that
+        did not is left alone."""
         tag, status = _latest(world.cluster(self.cluster), first_tag(world, self.job, self.attempt))
-        if status.state is JobState.FAILED:
+        if status.state is JobState.FAILED or (stopped and status.state is JobState.FINISHED):
             return self._submitted(_following(tag), world, None)
         return self._submitted(tag, world, None if status.state is JobState.ABSENT else status.id or tag)
 
@@ -144,6 +153,14 @@ class AwaitProgress(NoFiles):
         both = zip(self.commits, self.idle, strict=True)
         return committed, all(path in committed or _is_idle(storage, idle, tag) for path, idle in both)
 
+    def completed(self, world: World) -> bool:
+        """Whether the job has gone on by now, where its cluster tells and no file does."""
+        if self.commits:
+            return False
+        cluster = world.cluster(self.cluster)
+        tag, _ = _latest(cluster, first_tag(world, self.job, self.attempt))
+        return self._is_later(cast(SavepointCluster, cluster).progress(tag))
+
     def _by_cluster(self, cluster: Cluster, tag: str) -> tuple[list[str], bool]:
         """A checkpoint that the job has completed itself, since it was restored from this image and no other."""
         told = cast(SavepointCluster, cluster).progress(tag)
@@ -155,9 +172,11 @@ class AwaitProgress(NoFiles):
                 hint="`stateshift rollback WORKDIR` takes the run back",
             )
         restored = told.restored is not None or not self.location
-        later = told.epoch is not None and told.epoch > (self.epoch or 0)
-        done = [f"checkpoint {told.epoch}"] if later and restored else []
+        done = [f"checkpoint {told.epoch}"] if self._is_later(told) and restored else []
         return done, bool(done) and told.running
+
+    def _is_later(self, told: JobProgress) -> bool:
+        return told.epoch is not None and told.epoch > (self.epoch or 0)
 
     def _evidence(self, committed: list[str], seconds: float, world: World) -> Evidence:
         return {
@@ -219,7 +238,7 @@ def _following(tag: str) -> str:
 def _latest(cluster: Cluster, tag: str) -> tuple[str, JobStatus]:
     """The last tag under which something was started, and what became of it; the first one where nothing was."""
     status = cluster.find(tag)
-    while status.state is JobState.FAILED:
+    while status.state in (JobState.FAILED, JobState.FINISHED):
         following = _following(tag)
         later = cluster.find(following)
         if later.state in (JobState.ABSENT, JobState.UNKNOWN):

@@ -23,7 +23,7 @@ import pytest
 
 from stateshift import migration
 from stateshift.clusters.memory import MemoryCluster
-from stateshift.clusters.protocol import JobState, Submission
+from stateshift.clusters.protocol import JobState, StopRequest, Submission
 from stateshift.engines.spark.survey import survey
 from stateshift.errors import AlreadyThere, JournalError, StateshiftError
 from stateshift.formats.marks import IDLE, LOCK_SUFFIX, encode_idle, fence_owner
@@ -121,6 +121,7 @@ class HastyWorkdir(DoomedWorkdir):
 class Ground:
     place: Path
     mood: Mood = "commits"
+    ends_batches: bool = False  # a job that a rollback stops commits the batch first that it is in
     runs: list[Run] = field(default_factory=list)
     home: str = f"{TOP}/c0"
     places: int = 0
@@ -128,7 +129,7 @@ class Ground:
     def __post_init__(self) -> None:
         self.clock = Clock(self._time_passes)
         self.disk = MemoryDisk(now=lambda: 1_600_000_000.0)
-        self.cluster = FickleCluster("ours", on_start=self._started)
+        self.cluster = FickleCluster("ours", on_start=self._started, on_stop=self._stopped)
         self.right: dict[str, dict[str, bytes]] = {}  # location -> what must be there, and nothing else but ours
         self.told: list[str] = []
         self.submit_failed = False
@@ -175,6 +176,9 @@ class Ground:
         """The job commits a batch in each image, or dies at a fence. A zombie does so though it was stopped."""
         if alive and not self.alive(location):
             return False
+        return self._committed(location, alive)
+
+    def _committed(self, location: str, alive: bool = True) -> bool:
         storage, done = self.disk.open(location), True
         known = {path.split("/", 1)[0] for path in self.right.get(location, {})}
         for image, epoch in sorted(self.epochs(location).items()):
@@ -218,6 +222,12 @@ class Ground:
 
     def _started(self, submission: Submission) -> None:
         self.told.append(f"started {submission.location} ({submission.tag})")
+
+    def _stopped(self, request: StopRequest) -> None:
+        ours = [run for run in self.runs if run.target == request.location and run.state != "planned"]
+        if self.ends_batches and request.tag and any(request.tag.split(".")[0] == run.name for run in ours):
+            self.told.append(f"ends its batch at {request.location}")
+            self._committed(request.location)
 
     def _time_passes(self) -> None:
         """While somebody waits for the job on a target."""
@@ -315,6 +325,9 @@ class Ground:
                 COUNTS["gone on"] += 1
             elif held and outcome.exit_code == 8:
                 pass
+            elif self.ends_batches and not discard and "while it was being stopped" in outcome.fact:
+                assert (outcome.exit_code, run.state) == (4, "failed"), outcome
+                COUNTS["batch kept"] += 1
             elif progress and not discard and state not in ("rolling-back", "rolled-back"):
                 assert outcome.exit_code == 4 and "committed" in outcome.fact, outcome
                 assert trouble is not None or self.disk.snapshot() == before
@@ -392,6 +405,8 @@ class Ground:
             COUNTS["finished"] += 1
         if before == "finished" and run.state in ("rolling-back", "rolled-back") and self.home == run.target:
             self.home = run.source
+        if before == "rolling-back" and run.state == "failed":
+            self.home = run.target
         for other in self.runs:
             if other is not run and run.state != "planned" and run.source in (other.source, other.merge):
                 other.doubtful = True

@@ -90,9 +90,10 @@ class Walk(RuleBasedStateMachine):
         if run := self.at_work(which, at):
             self.ground.resume(run, trouble, seed)
 
-    @rule(which=NUMBERS, at=MOMENTS, trouble=TROUBLES, seed=NUMBERS, discard=st.booleans())
-    def rollback(self, which: int, at: int, trouble: Trouble | None, seed: int, discard: bool) -> None:
+    @rule(which=NUMBERS, at=MOMENTS, trouble=TROUBLES, seed=NUMBERS, discard=st.booleans(), ends=st.booleans())
+    def rollback(self, which: int, at: int, trouble: Trouble | None, seed: int, discard: bool, ends: bool) -> None:
         COUNTS["step"] += 1
+        self.ground.ends_batches = ends
         if run := self.at_work(which, at):
             self.ground.rollback(run, trouble, seed, discard)
 
