@@ -161,6 +161,12 @@ class Workdir:
             file.write(text)
         return self.path / "report.html"
 
+    @property
+    def page_told(self) -> str | None:
+        """Where that is, if it has been written."""
+        place = self.path / "report.html"
+        return str(place) if place.is_file() else None
+
     @contextmanager
     def _whole(self, name: str) -> Iterator[IO[str]]:
         """A file that is there under its name once it is whole, and durable."""

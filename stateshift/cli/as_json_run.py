@@ -116,8 +116,11 @@ def failed_run(
     return {**as_json.error(caught), **ended_run(told, workdir, page, held)}
 
 
-def status(told: Report, workdir: str, held: bool, live: Live | None = None) -> dict[str, Any]:
-    return {**run(told, workdir, held), "at_work": held, "failure": _failure(told.failure), "live": at_work(live)}
+def status(
+    told: Report, workdir: str, held: bool, live: Live | None = None, page: str | None = None
+) -> dict[str, Any]:
+    now = {"at_work": held, "failure": _failure(told.failure), "live": at_work(live)}
+    return {**ended_run(told, workdir, page, held), **now}
 
 
 def at_work(live: Live | None) -> dict[str, Any] | None:

@@ -101,9 +101,11 @@ def since(start: str | None) -> str:
     return f"{start or 'start'}, to the first batch committed on the target"
 
 
-def status(told: Report, workdir: str, held: bool, live: Live | None = None) -> Iterator[Block]:
+def status(
+    told: Report, workdir: str, held: bool, live: Live | None = None, page: str | None = None
+) -> Iterator[Block]:
     """The report, why it stopped, what it is at, and what can be done now."""
-    yield from report(told, workdir, held)
+    yield from report(told, workdir, held, page)
     if live is not None:
         yield Gap()
         yield from render_live.live(live)
@@ -155,6 +157,7 @@ class Listed:
     report: Report | None
     held: bool
     damage: str | None = None
+    page: str | None = None
 
 
 def runs(found: Iterable[Listed], root: str) -> Iterator[Block]:

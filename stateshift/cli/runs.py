@@ -52,7 +52,8 @@ def _listed(path: str) -> Listed:
 
     place = Workdir(path)
     try:
-        return Listed(path, migration.status(place), place.held)
+        held = place.held
+        return Listed(path, migration.status(place), held, page=None if held else place.page_told)
     except StateshiftError as error:
         return Listed(path, None, False, error.fact)
 
@@ -63,4 +64,4 @@ def _document(one: Listed) -> dict[str, Any]:
     if one.report is None:
         return {"run": os.path.basename(one.workdir), "state": "damaged", "report": None, "workdir": one.workdir,
                 "failure": {"message": one.damage}}  # fmt: skip
-    return as_json_run.status(one.report, one.workdir, one.held)
+    return as_json_run.status(one.report, one.workdir, one.held, page=one.page)

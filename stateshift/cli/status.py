@@ -50,10 +50,11 @@ def command(
         _watch(terminal, place)
         told, held = migration.status(place), place.held
     live = place.steering.live() if held else None
+    page = None if held else place.page_told
     if json:
-        terminal.document(as_json_run.status(told, workdir, held, live))
+        terminal.document(as_json_run.status(told, workdir, held, live, page))
     else:
-        terminal.show(render_run.status(told, workdir, held, live))
+        terminal.show(render_run.status(told, workdir, held, live, page))
     return None
 
 

@@ -406,6 +406,10 @@ def test_a_run_leaves_its_page_and_names_it(tmp_path: Path) -> None:
     place = tmp_path / "run" / "report.html"
     assert found.code == 0 and f"  report   {place}\n" in found.out
     assert "finished" in Page(place.read_text("utf-8")).told
+    assert f"  report   {place}\n" in outside.run("status", str(tmp_path / "run")).out
+    for words in (["status", str(tmp_path / "run")], ["runs", str(tmp_path)]):
+        told = outside.run(*words, "--json").document
+        assert (told[0] if isinstance(told, list) else told)["report_html"] == str(place)
     back = outside.run("rollback", str(tmp_path / "run"), "--yes", "--json")
     assert back.document["report_html"] == str(place)
     assert "rolled-back" in Page(place.read_text("utf-8")).told
