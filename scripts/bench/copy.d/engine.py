@@ -1,11 +1,11 @@
 """Copies every file of one location to another by our copy engine, and says as JSON what that took.
 
-    python engine.py SOURCE TARGET [--profile FILE] [--parallel 4] [--verify]
+    python engine.py SOURCE TARGET [--profile FILE] [--parallel 4] [--verify] [--fleet MASTER]
 
 What an `apply` does in its phase `copy`, of all files and not of those alone that a restart needs: both places are
 listed, the files are bundled to steps, and the executor runs them with a journal on this disk. Not counted is what came
 before: Python's start and its imports. With --verify each step is asked afterwards whether its evidence holds, which
-reads the target once more.
+reads the target once more. With --fleet the steps go to the executors of a Spark, which have come before it counts.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ import json
 import resource
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from stateshift import executor
 from stateshift.engines.bundles import bundled
+from stateshift.fleet import Crew
+from stateshift.fleet.mustering import mustered
 from stateshift.journal import Journal, PlanAdopted, RunStarted
 from stateshift.migration.doors import real_doors, world_of
 from stateshift.plan import Phase, Plan, phases_of
@@ -28,6 +33,7 @@ from stateshift.spec import parse_spec
 from stateshift.step import CopyFiles
 from stateshift.storage.opening import open_patiently
 from stateshift.workdir import FileLines, Workdir
+from stateshift.world import Unwatched
 
 
 def main() -> None:
@@ -37,13 +43,15 @@ def main() -> None:
     parser.add_argument("--profile", type=Path, help="where cProfile writes what the main thread did")
     parser.add_argument("--parallel", type=int, default=4)
     parser.add_argument("--verify", action="store_true")
+    parser.add_argument("--fleet", metavar="MASTER")
     options = parser.parse_args()
     for location in (options.source, options.target):  # imports, and the first connection
         open_patiently(location).stat("nothing")
     profile = cProfile.Profile() if options.profile else None
     if profile is not None:
         profile.enable()
-    told = copied(options.source, options.target, options.parallel, options.verify)
+    with crew_of(options.fleet, (options.source, options.target)) as crew:
+        told = copied(options.source, options.target, options.parallel, options.verify, crew)
     if profile is not None:
         profile.disable()
         profile.dump_stats(options.profile)
@@ -51,7 +59,18 @@ def main() -> None:
     print()
 
 
-def copied(source: str, target: str, parallel: int, verify: bool) -> dict[str, float]:
+@contextmanager
+def crew_of(master: str | None, places: tuple[str, ...]) -> Iterator[Crew | None]:
+    if master is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="stateshift-bench-") as folder:
+        log = Path(folder) / "fleet.log"
+        with mustered(real_doors().open_fleet, master, places, log, Unwatched(), threading.Event()) as crew:
+            yield crew
+
+
+def copied(source: str, target: str, parallel: int, verify: bool, crew: Crew | None = None) -> dict[str, float]:
     spec = parse_spec(json.dumps({
         "version": 1, "engine": "spark", "parallel": parallel,
         "jobs": [{"name": "bench", "checkpoint_location": source, "remote_location": target}],
@@ -70,7 +89,7 @@ def copied(source: str, target: str, parallel: int, verify: bool) -> dict[str, f
         journal = Journal(FileLines(Path(folder) / "journal"))
         journal.append(RunStarted(1.0, "bench", "0", "spec", ("bench",)))
         journal.append(PlanAdopted(2.0, 0, "bench", "move", "facts", len(steps)))
-        executor.execute(0, plan, world, journal)
+        executor.execute(0, plan, world, journal, crew)
         ended, used = time.perf_counter(), _cpu()
         told = {
             "seconds": ended - began, "list_seconds": listed - began, "cpu_seconds": used - cpu,
