@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Iterator
 
 from stateshift.errors import MissingFile
+from stateshift.step.ahead import FROM_BYTES, ahead
 from stateshift.step.at_once import each
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
 from stateshift.storage.protocol import Content, Input, Storage
@@ -41,8 +42,9 @@ def may_hold(world: World, target: Storage, path: str, files: int) -> bool:
 
 def reading(source: Storage, item: FileInfo) -> Input:
     def content(offset: int = 0) -> Iterator[bytes]:
+        chunks = source.chunks(item.path, offset)
         try:
-            yield from source.chunks(item.path, offset)
+            yield from ahead(chunks) if item.size - offset >= FROM_BYTES else chunks
         except MissingFile as error:
             raise MissingFile(
                 f"{item.path} was there when the plan was made and is gone",

@@ -15,7 +15,7 @@ from typing import Any
 
 from stateshift.storage.protocol import CHUNK, Content
 
-_BLOCK = 16 * 1024 * 1024  # S3 takes 10,000 parts: 160 GB a file
+_BLOCK = 8 * 1024 * 1024  # S3 takes 10,000 parts: 80 GB a file; while the first is read, nothing can be sent
 
 # Makes a StorageError of what the file system raises: not of what the content does.
 Telling = Callable[[], AbstractContextManager[None]]

@@ -147,7 +147,7 @@ def patterned(size: int) -> bytes:
 
 
 def test_a_large_file_goes_up_in_parts_and_comes_back_whole(storage: Storage, endpoint: str, which: str) -> None:
-    content = patterned(11 * CHUNK)  # three parts of at most 16 MiB
+    content = patterned(11 * CHUNK)  # parts of 8 MiB
     pieces = [content[i : i + 1_000_000] for i in range(0, len(content), 1_000_000)]
     begun: list[list[str]] = []
 

@@ -17,19 +17,20 @@ from collections.abc import Iterator
 
 BYTES_PER_SECOND = 20_000_000
 OPERATIONS_PER_SECOND = 50
+SLACK = 0.1
 PIECE = 64 * 1024
 HEAD_MAX = 64 * 1024
 
 
 class Turns:
-    """So many a second, in the order in which they are asked for. What was not used in time is lost."""
+    """So many a second, in the order in which they are asked for. What was not used within SLACK seconds is lost."""
 
     def __init__(self, per_second: float) -> None:
         self._each, self._next = 1 / per_second, 0.0
 
     async def take(self, count: int = 1) -> None:
         now = time.monotonic()
-        begins = max(now, self._next)
+        begins = max(now - SLACK, self._next)
         self._next = begins + count * self._each
         if self._next > now:
             await asyncio.sleep(self._next - now)

@@ -1,0 +1,105 @@
+"""What is read of a large file while the piece before it is still being written: else of two networks, or of the two
+directions of one, each stands still while the other is used.
+
+All files of a process that are read ahead share PIECES_MAX pieces, so that many at once take no more memory than a few.
+One that gets none of them is read piece by piece, as it is written.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterator
+from contextvars import copy_context
+from queue import Empty, Full, Queue
+
+# Smaller ones are read whole before anything of them is sent.
+FROM_BYTES = 8 * 1024 * 1024
+
+PIECES = 4  # of one file
+PIECES_MAX = 24  # of all: at 4 MiB each some 100 MiB
+
+_SECONDS_BETWEEN = 0.05
+
+_free = threading.BoundedSemaphore(PIECES_MAX)
+
+
+def ahead(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The same chunks. What goes wrong is raised behind those that came before it."""
+    reader = _Reader(chunks)
+    threading.Thread(target=copy_context().run, args=(reader.run,), name="ahead", daemon=True).start()
+    try:
+        yield from reader.read()
+    finally:
+        reader.close()
+
+
+class _Reader:
+    """At its end a queue holds None, or what went wrong. Each chunk in it holds one of the pieces, but for the first
+    behind one that was taken: so that who waits for a chunk never waits for other files."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._queue: Queue[tuple[bytes | BaseException | None, bool]] = Queue(PIECES)
+        self._closed, self._ended = threading.Event(), threading.Event()
+
+    def run(self) -> None:
+        last: BaseException | None = None
+        try:
+            while (piece := self._piece()) is not None:
+                chunk = None
+                try:
+                    chunk = next(self._chunks, None)
+                finally:
+                    if chunk is None:
+                        _give_back(piece)
+                if chunk is None:
+                    break
+                self._put(chunk, piece)
+        except BaseException as error:
+            last = error
+        if isinstance(self._chunks, Generator):
+            self._chunks.close()
+        self._put(last, False)
+        self._ended.set()
+
+    def read(self) -> Iterator[bytes]:
+        while True:
+            found, piece = self._queue.get()
+            _give_back(piece)
+            if isinstance(found, BaseException):
+                raise found
+            if found is None:
+                return
+            yield found
+
+    def close(self) -> None:
+        """Behind it nothing is read any more, and all pieces are given back."""
+        self._closed.set()
+        while not self._ended.wait(_SECONDS_BETWEEN) or not self._queue.empty():
+            try:
+                _give_back(self._queue.get_nowait()[1])
+            except Empty:
+                continue
+
+    def _piece(self) -> bool | None:
+        """Whether what is read next holds a piece; None once nobody wants it."""
+        while not self._closed.is_set():
+            if self._queue.empty():
+                return False
+            if _free.acquire(timeout=_SECONDS_BETWEEN):
+                return True
+        return None
+
+    def _put(self, found: bytes | BaseException | None, piece: bool) -> None:
+        while not self._closed.is_set():
+            try:
+                self._queue.put((found, piece), timeout=_SECONDS_BETWEEN)
+                return
+            except Full:
+                continue
+        _give_back(piece)
+
+
+def _give_back(piece: bool) -> None:
+    if piece:
+        _free.release()
