@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from stateshift import migration
-from stateshift.clusters.protocol import JobState, Submission
+from stateshift.clusters.protocol import JobState, StopRequest, Submission
 from stateshift.errors import ClusterError, PlanError, StateshiftError
-from stateshift.formats.marks import INDEX, decode_index, fence_owner
+from stateshift.formats.marks import IDLE, INDEX, decode_index, encode_idle, fence_owner
 from stateshift.formats.uid import directory_name
 from stateshift.journal import StepFinished, StepStarted, StepUndone
 from stateshift.journal.lines import decode_records
@@ -259,6 +259,65 @@ def test_a_wave_whose_job_commits_while_it_is_stopped_is_not_taken_back(ground: 
     going_on(ground)
     assert ground.resume().state == "finished"
     assert running(ground) == {"there/first", "there/second", "here/third"}
+
+
+def idle(ground: Ground, *, ends_at_stop: str) -> None:
+    """No job has anything to read; one of them has a batch to end when it is stopped."""
+    def start(submission: Submission) -> None:
+        if submission.location.startswith("file:///there"):
+            ground.put(f"{submission.location}/{IDLE}", encode_idle(submission.tag, None))
+
+    ground.cluster._on_start = start
+    ground.cluster._on_stop = lambda request: (
+        commit(ground, request.location) if request.location == f"file:///there/{ends_at_stop}" else None
+    )
+
+
+@pytest.mark.parametrize("waves", [[["first", "second"]], [["first"], ["second"]]], ids=["together", "one by one"])
+@pytest.mark.parametrize("name", ["first", "second"])
+def test_no_job_is_taken_back_where_one_of_them_cannot_be(ground: Ground, name: str, waves: list[list[str]]) -> None:
+    idle(ground, ends_at_stop=name)
+    ground.apply(asked("first", "second", waves=waves))
+    held = {other: ground.held(f"file:///there/{other}") for other in NAMES[:2]}
+    with pytest.raises(PlanError, match=f"{name} has committed on the target while it was being stopped"):
+        ground.rollback()
+    assert running(ground) == {"here/third"}
+    assert all(ground.held(f"file:///there/{other}").keys() >= files.keys() for other, files in held.items())
+    assert ground.resume().state == "finished"
+    assert running(ground) == {"there/first", "there/second", "here/third"}
+    assert ground.rollback(discard_progress=True).state == "rolled-back"
+    assert running(ground) == {"here/first", "here/second", "here/third"}
+
+
+def test_a_job_that_somebody_starts_behind_a_refused_rollback_is_seen(ground: Ground) -> None:
+    idle(ground, ends_at_stop="first")
+    ground.apply(asked("first"))
+    with pytest.raises(PlanError, match="while it was being stopped"):
+        ground.rollback()
+    ground.cluster.run("first", "file:///there/first")
+    for again in (ground.resume, lambda: ground.rollback(discard_progress=True)):
+        with pytest.raises(PlanError, match="this run did not start it"):
+            again()
+    assert running(ground) == {"there/first", "here/second", "here/third"}
+
+
+def test_a_rollback_that_is_under_way_may_be_told_to_discard(ground: Ground) -> None:
+    idle(ground, ends_at_stop="first")
+    ground.apply(asked("first"))
+    stop = ground.cluster._on_stop
+    assert stop is not None
+
+    def cut(request: StopRequest) -> None:
+        stop(request)
+        ground.cluster._on_stop = None
+        raise ClusterError("no answer", cluster="ours", job=request.job)
+
+    ground.cluster._on_stop = cut
+    with pytest.raises(ClusterError, match="no answer"):
+        ground.rollback()
+    assert migration.status(ground.workdir()).state == "rolling-back"
+    assert ground.rollback(discard_progress=True).state == "rolled-back"
+    assert running(ground) == {"here/first", "here/second", "here/third"}
 
 
 def test_a_refused_job_keeps_none_of_the_others_from_moving(ground: Ground) -> None:

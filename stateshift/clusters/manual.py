@@ -166,7 +166,8 @@ class Manual:
         """The job runs again where it was stopped: it is no longer stopped."""
         for path in sorted(self.marker_dir.glob("*.stop")):
             asked = _plain(path)
-            if (asked.get("job"), asked.get("location")) == (submission.job, submission.location):
+            over = asked.get("tag") not in (None, submission.tag)  # an earlier start of ours
+            if (asked.get("job"), asked.get("location")) == (submission.job, submission.location) and not over:
                 path.unlink()
                 path.with_suffix(".stopped").unlink(missing_ok=True)
 

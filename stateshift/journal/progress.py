@@ -169,6 +169,8 @@ def advance(progress: Progress, record: Record) -> Progress:
         case RollbackRefused():
             _expect(progress.state == "rolling-back", progress, record)
             failure = RunFailed(record.at, record.error, record.message, record.hint, record.exit_code)
+            if progress.failure is not None:  # why it was taken back at all
+                failure = replace(progress.failure, hint=f"not taken back: {record.message}; {record.hint}")
             return replace(after, state="failed", failure=failure)
         case RunRolledBack():
             _expect(progress.state == "rolling-back", progress, record)

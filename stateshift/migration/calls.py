@@ -71,6 +71,8 @@ def rollback(workdir: Workdir, doors: Doors, discard_progress: bool = False) -> 
             case "rolled-back":
                 return run.ended()
             case "rolling-back":
+                if discard_progress and not journal.progress.discard:
+                    journal.append(RollbackStarted(doors.clock.now(), discard_progress))
                 return run.back()
         run.refusing.back(journal.progress.plans, discard_progress)
         journal.append(RollbackStarted(doors.clock.now(), discard_progress))

@@ -4,18 +4,22 @@ and raises a PlanError with the fact and the way out."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from shlex import quote
 
-from stateshift.clusters.protocol import StopRequest
+from stateshift.clusters.protocol import JobState, StopRequest
 from stateshift.engines.registry import engine
-from stateshift.errors import PlanError
+from stateshift.errors import ClusterError, PlanError
 from stateshift.journal import PlanProgress
-from stateshift.plan import Plan
+from stateshift.plan import PHASES, Plan
 from stateshift.spec import Spec
 from stateshift.step import AwaitProgress, LiftFence, SubmitJob
 from stateshift.storage import locations
 from stateshift.workdir import Workdir
 from stateshift.world import World
+
+# What is taken back before it is asked once more whether a job has committed: it is stopped by then.
+FROM_THE_START = PHASES[PHASES.index("submit") :]
 
 
 class CommittedSince(PlanError):
@@ -51,11 +55,11 @@ class Refusing:
                     hint="take that run back first: stateshift runs lists the workdirs",
                 )
 
-    def from_another_job(self, plans: Iterable[PlanProgress]) -> None:
+    def from_another_job(self, plans: Iterable[PlanProgress], then: str = "rollback") -> None:
         """A job that runs on the target, and that somebody else has started there."""
         for adopted in plans:
             job = self.spec.job(adopted.job)
-            begun = {name for name, step in adopted.steps.items() if step.state != "undone"}
+            begun = set() if adopted.undone else set(adopted.steps)
             if job is None or not job.moves or not begun:
                 continue
             for step in self._plan(adopted):
@@ -65,7 +69,7 @@ class Refusing:
                 if self.world.cluster(step.cluster).find_source(request).state.alive:
                     raise PlanError(
                         f"{job.name} runs on {job.target_cluster}, and this run did not start it",
-                        hint=f"stop it, then: stateshift rollback {quote(str(self.workdir.path))}",
+                        hint=f"stop it, then: stateshift {then} {quote(str(self.workdir.path))}",
                     )
 
     def what_was_built_on(self, plans: Iterable[PlanProgress]) -> None:
@@ -84,30 +88,54 @@ class Refusing:
             confirmed = [s for s in adopted.steps.values() if s.phase == "confirm" and s.state == "finished"]
             told = any(s.evidence and s.evidence.get("committed") for s in confirmed)
             if told or self._gone_on(adopted) or self._has_completed(adopted):
+                stopped = "`stateshift resume WORKDIR` starts it there again; " if is_only_stopped(adopted) else ""
                 raise CommittedSince(
                     f"{adopted.job} has committed batches on the target since; a rollback would throw them away",
-                    hint="if that is what you want: stateshift rollback "
-                    f"{quote(str(self.workdir.path))} --discard-progress",
+                    hint=f"{stopped}if that is what you want: {self._discarding}",
                 )
 
-    def since_it_was_asked_to_stop(self, adopted: PlanProgress) -> None:
-        """A job that has ended its batch before it stopped, and committed it."""
-        if self._gone_on(adopted):
+    def before_it_is_stopped(self, adopted: PlanProgress) -> None:
+        """A job that has gone on since it was asked last, as only its cluster can tell: while it runs."""
+        if not adopted.undone and self._has_completed(adopted):
             raise CommittedSince(
-                f"{adopted.job} has committed on the target while it was being stopped; to take it back would throw "
-                "that away. It is stopped, and its image is whole",
-                hint="`stateshift resume WORKDIR` starts it there again; if it may be thrown away: stateshift rollback "
-                f"{quote(str(self.workdir.path))} --discard-progress",
+                f"{adopted.job} has completed a checkpoint on the target since; a rollback would throw that away",
+                hint=f"if that is what you want: {self._discarding}",
             )
 
+    def since_it_was_asked_to_stop(self, adopted: PlanProgress, discards: bool) -> None:
+        """A job that has ended its batch before it stopped, and committed it."""
+        in_place = _in_place(self._plan(adopted))
+        if not (in_place or not discards) or not self._gone_on(adopted):
+            return
+        again = "`stateshift resume WORKDIR` starts it there again"
+        if in_place:
+            raise CommittedSince(
+                f"{adopted.job} has committed while it was being stopped, on the files that were written here: it "
+                "cannot do without them",
+                hint=f"{again}; there is nothing to take back",
+            )
+        raise CommittedSince(
+            f"{adopted.job} has committed on the target while it was being stopped; to take it back would throw that "
+            "away. It is stopped, and its image is whole",
+            hint=f"{again}; if it may be thrown away: {self._discarding}",
+        )
+
+    @property
+    def _discarding(self) -> str:
+        return f"stateshift rollback {quote(str(self.workdir.path))} --discard-progress"
+
     def _has_completed(self, adopted: PlanProgress) -> bool:
-        """Whether the job that runs there has completed a checkpoint of its own, where only the cluster can tell."""
+        """Whether the job that was started there has completed a checkpoint of its own, where only the cluster tells.
+        Of one that has failed it may know no more."""
         plan = self._plan(adopted)
-        started = [s for s in plan if isinstance(s, SubmitJob) and s.name in adopted.steps]
-        waits = [s for s in plan if isinstance(s, AwaitProgress)]
-        if not any(step.status(self.world).state.alive for step in started if waits):
-            return False
-        return any(wait.completed(self.world) for wait in waits)
+        waits = [step for step in plan if isinstance(step, AwaitProgress) and not step.commits]
+        for step in plan:
+            if waits and isinstance(step, SubmitJob) and step.name in adopted.steps:
+                state = step.status(self.world).state
+                with suppress(*((ClusterError,) if not state.alive else ())):
+                    if state.alive or state is JobState.FAILED:
+                        return any(wait.completed(self.world) for wait in waits)
+        return False
 
     def _plan(self, adopted: PlanProgress) -> Plan:
         return self.workdir.read_plan(adopted.plan, adopted.fingerprint)
@@ -129,6 +157,12 @@ class Refusing:
         _, survey = engine(kind).survey(location, self.world.storage)
         places = ((locations.join(survey.location, image.path), image.epoch) for image in survey.images)
         return {locations.relative(place, above): epoch for place, epoch in places}
+
+
+def is_only_stopped(adopted: PlanProgress) -> bool:
+    """Whether of a plan that is taken back the job was stopped that it had started, and no more."""
+    undone = {step.phase for step in adopted.steps.values() if step.state == "undone"}
+    return "submit" in undone and undone.issubset(FROM_THE_START)
 
 
 def _in_place(plan: Plan) -> bool:

@@ -6,7 +6,7 @@ phase by phase, and lets go. What is found when a wave begins must still be what
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from shlex import quote
@@ -33,10 +33,10 @@ from stateshift.journal import (
 from stateshift.migration.doors import Doors
 from stateshift.migration.halting import Halting, is_stopping
 from stateshift.migration.proposing import Proposal, decode_proposal, refuse
-from stateshift.migration.refusing import CommittedSince, Refusing
+from stateshift.migration.refusing import FROM_THE_START, CommittedSince, Refusing, is_only_stopped
 from stateshift.migration.warming import Warming
 from stateshift.migration.working import stale
-from stateshift.plan import PHASES, WHILE_IT_RUNS, Plan
+from stateshift.plan import WHILE_IT_RUNS, Plan
 from stateshift.report import Report, summarize
 from stateshift.spec import JobSpec
 from stateshift.spec.waves import in_waves
@@ -47,9 +47,6 @@ from stateshift.workdir import Workdir
 
 # What became of a job that has to be started once more.
 OVER = (JobState.FAILED, JobState.ABSENT)
-
-# What is taken back before it is asked once more whether the job has committed: it is stopped by then.
-FROM_THE_START = PHASES[PHASES.index("submit") :]
 
 
 def proposal_of(workdir: Workdir) -> Proposal:
@@ -142,10 +139,15 @@ class Run(Halting):
                 if not over or step.status(self.world).state not in over:
                     continue
                 self.world.meter.say(f"{plan.job} {'was stopped' if stopped else 'has failed'}: it is started again")
-                if not stopped:
+                if stopped:  # it stays undone until that has been done, so that the next attempt knows
+                    self.refusing.from_another_job([done], "resume")
+                    evidence = step.again(self.world, stopped)
+                    write(StepStarted(now(), number, "submit", step.name))
+                else:
                     write(StepUndone(now(), number, step.name, ()))
-                write(StepStarted(now(), number, "submit", step.name))
-                write(StepFinished(now(), number, step.name, 0.0, 0, 0, step.again(self.world, stopped)))
+                    write(StepStarted(now(), number, "submit", step.name))
+                    evidence = step.again(self.world)
+                write(StepFinished(now(), number, step.name, 0.0, 0, 0, evidence))
 
     def _moves_warm(self, job: JobSpec) -> bool:
         """Whether it is still to be followed while it runs: it was not stopped yet, or has been started again."""
@@ -198,8 +200,7 @@ class Run(Halting):
         try:
             # also when this goes on: it may have been moved on in between
             self.refusing.from_another_run(self.journal.progress.plans)
-            for adopted in reversed(self.journal.progress.plans):
-                self._undo(adopted)
+            self._undo(self.journal.progress.plans)
             for name in self.journal.progress.jobs:
                 self._let_go(self._job(name))
             self.journal.append(RunRolledBack(self.doors.clock.now()))
@@ -207,20 +208,27 @@ class Run(Halting):
             since.hint, now = self._in_words(since.hint), self.doors.clock.now()
             kind = type(since).__name__
             self.journal.append(RollbackRefused(now, kind, since.fact, since.hint, since.exit_code))
+            with suppress(StorageError):
+                self._report()
             raise
         except StateshiftError as error:
             self._fail(error)
             raise
         return self._report()
 
-    def _undo(self, adopted: PlanProgress) -> None:
-        if not adopted.undone:
+    def _undo(self, plans: Sequence[PlanProgress]) -> None:
+        """All jobs are stopped and asked before any image is touched: what cannot be taken back is whole."""
+        left = [adopted for adopted in reversed(plans) if not adopted.undone]
+        for adopted in left if not self._discards else ():
+            self.refusing.before_it_is_stopped(adopted)
+        for adopted in left:
             self._lock(self._job(adopted.job))  # ours still; or again, where the run had finished
-            plan = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
-            executor.roll_back(adopted.plan, plan, self.world, self.journal, FROM_THE_START)
-            if not self._discards and _is_only_stopped(self.journal.progress.plans[adopted.plan]):
-                self.refusing.since_it_was_asked_to_stop(adopted)
-            executor.roll_back(adopted.plan, plan, self.world, self.journal)
+            executor.roll_back(adopted.plan, self.plan_of(adopted), self.world, self.journal, FROM_THE_START)
+        for adopted in (self.journal.progress.plans[one.plan] for one in left):
+            if is_only_stopped(adopted):
+                self.refusing.since_it_was_asked_to_stop(adopted, self._discards)
+        for adopted in left:
+            executor.roll_back(adopted.plan, self.plan_of(adopted), self.world, self.journal)
 
     @property
     def _discards(self) -> bool:
@@ -230,8 +238,7 @@ class Run(Halting):
 
     def _take_back(self, wave: tuple[JobSpec, ...]) -> None:
         """One wave, while the run goes on."""
-        for adopted in reversed(self.journal.progress.plans_of(_names(wave))):
-            self._undo(adopted)
+        self._undo(self.journal.progress.plans_of(_names(wave)))
         for job in wave:
             self._let_go(job)
 
@@ -340,12 +347,6 @@ class Run(Halting):
         report = summarize(self.journal.progress)
         self.workdir.write("report.json", plain.to_plain(report))
         return report
-
-
-def _is_only_stopped(adopted: PlanProgress) -> bool:
-    """Whether of a plan that is taken back the job was stopped that it had started, and no more."""
-    undone = {step.phase for step in adopted.steps.values() if step.state == "undone"}
-    return "submit" in undone and undone.issubset(FROM_THE_START)
 
 
 def _names(wave: Iterable[JobSpec]) -> tuple[str, ...]:

@@ -57,7 +57,8 @@ class SubmitJob(NoFiles):
 
     def run(self, world: World) -> Evidence:
         tag, status = _latest(world.cluster(self.cluster), first_tag(world, self.job, self.attempt))
-        if self.prepared and status.state in (JobState.FAILED, JobState.FINISHED):  # before its image was there
+        early = tag == first_tag(world, self.job, self.attempt)  # or it was started when its image was there
+        if self.prepared and (status.state is JobState.FAILED or (early and status.state is JobState.FINISHED)):
             return self._submitted(_following(tag), world, None)
         there = status.state not in (JobState.ABSENT, JobState.UNKNOWN)
         if self.prepared and there:
@@ -134,10 +135,13 @@ class AwaitProgress(NoFiles):
             tag, status = _latest(cluster, first)
             committed, settled = self._progress(cluster, tag, world)
             seconds = world.clock.now() - began
-            if settled or (committed and status.state is JobState.FINISHED):
+            # What was committed may be an earlier start's: one that failed since has shown nothing.
+            failed = status.state is JobState.FAILED and tag != first
+            if (settled and not failed) or (committed and status.state is JobState.FINISHED):
                 return self._evidence(committed, seconds, world)
             if status.state in (JobState.FINISHED, JobState.FAILED, JobState.ABSENT):
-                fact = f"{self.job} {_died(status)} before it committed a batch"
+                when = "when it was started again" if settled else "before it committed a batch"
+                fact = f"{self.job} {_died(status)} {when}"
                 raise self._failed(fact, "mend this, and {} starts it again", tag, world)
             if seconds > self.seconds_max:
                 fact = f"{self.job} is {status.state} and has committed nothing in {self.seconds_max:.0f} s"
@@ -155,8 +159,6 @@ class AwaitProgress(NoFiles):
 
     def completed(self, world: World) -> bool:
         """Whether the job has gone on by now, where its cluster tells and no file does."""
-        if self.commits:
-            return False
         cluster = world.cluster(self.cluster)
         tag, _ = _latest(cluster, first_tag(world, self.job, self.attempt))
         return self._is_later(cast(SavepointCluster, cluster).progress(tag))
@@ -241,7 +243,7 @@ def _latest(cluster: Cluster, tag: str) -> tuple[str, JobStatus]:
     while status.state in (JobState.FAILED, JobState.FINISHED):
         following = _following(tag)
         later = cluster.find(following)
-        if later.state in (JobState.ABSENT, JobState.UNKNOWN):
+        if later.state in (JobState.ABSENT, JobState.UNKNOWN) or (later.id is not None and later.id == status.id):
             break
         tag, status = following, later
     return tag, status

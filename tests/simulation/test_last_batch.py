@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from stateshift.clusters.protocol import JobState, StopRequest
+from stateshift.errors import ClusterError
 from stateshift.report import Report
 from tests.simulation.ground import JOB, Ground, Mood, Run, Trouble
 
@@ -39,7 +40,17 @@ def test_what_a_job_ends_while_it_is_stopped_is_kept_until_it_is_decided(
         ground, run, killed = asked_to_stop(tmp_path / str(at), mood, merges, at)
         assert ground.epochs(run.target)["a"] == 3 and ground.alive() == 0
         ground.mood = "commits"
+        if at % 3 == 0 and not discards:
+            ground.cluster.fail()
+        for moment in range(1 + at % 7, 40, 5):  # what follows is killed, too
+            again = Trouble("kill", moment)
+            ground.rollback(run, again) if discards else ground.resume(run, again)
+            ground.look()
+            if not run.open:
+                break
         outcome = ground.rollback(run) if discards else ground.resume(run)
+        if isinstance(outcome, ClusterError):
+            outcome = ground.resume(run)
         assert isinstance(outcome, Report), outcome
         assert outcome.state == ("rolled-back" if discards else "finished")
         ground.look()

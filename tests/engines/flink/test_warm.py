@@ -192,6 +192,45 @@ def test_a_checkpoint_that_is_gone_by_the_time_it_is_looked_at_is_asked_for_agai
     assert warm.files == 15 and move.epoch == stage.job.number == 8
 
 
+def not_confirmed(stage: Stage) -> None:
+    """A job that runs on the target, and that a run has waited for in vain."""
+    stage.flink.epoch = 0
+    with pytest.raises(ClusterError, match="has committed nothing"):
+        stage.apply()
+
+
+def test_a_checkpoint_that_the_job_has_completed_since_is_not_thrown_away(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    not_confirmed(stage)
+    stage.flink.epoch = 99
+    with pytest.raises(PlanError, match="would throw them away"):
+        stage.ground.rollback()
+    assert [job.location for job in stage.flink.jobs if job.status.state.alive] == [TARGET]
+    assert stage.ground.resume().state == "finished"
+
+
+def test_nor_one_that_it_completes_while_a_rollback_is_interrupted(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    not_confirmed(stage)
+    stop = stage.flink.stop
+
+    def silent(request: Any) -> Any:
+        raise ClusterError("no answer", cluster="old", job=request.job)
+
+    stage.flink.stop = silent  # type: ignore[method-assign]
+    with pytest.raises(ClusterError, match="no answer"):
+        stage.ground.rollback()
+    stage.flink.stop = stop  # type: ignore[method-assign]
+    stage.flink.epoch = 99
+    with pytest.raises(PlanError, match="has completed a checkpoint on the target since"):
+        stage.ground.resume()
+    assert migration.status(stage.workdir).state == "failed"
+    assert [job.location for job in stage.flink.jobs if job.status.state.alive] == [TARGET]
+    assert stage.ground.resume().state == "finished"
+    assert len(stage.flink.submissions) == 1
+    assert stage.ground.rollback(discard_progress=True).state == "rolled-back"
+
+
 def test_a_lost_answer_is_asked_for_again_and_the_same_checkpoint_counts(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.flink.lose_savepoints()
