@@ -19,8 +19,9 @@ Only types here: the adapters are opened by `migration`, `look` and `fleet`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stateshift.clusters.protocol import Cluster
@@ -99,9 +100,10 @@ class Listings:
     """What places held when they were first asked about here, by one listing each. A file that was not there then is
     written without another question: had somebody put one there since, it is replaced, as it would be with one."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Mapping[str, Collection[str]] = MappingProxyType({})) -> None:
+        """`known` are the paths of places that somebody else has listed."""
         self._lock = threading.Lock()
-        self._paths: dict[str, frozenset[str]] = {}
+        self._paths = {location: frozenset(paths) for location, paths in known.items()}
 
     def may_hold(self, storage: Storage, path: str, worthwhile: bool) -> bool:
         """False where the file was not there. Where nobody has looked yet and it is not `worthwhile` to look at all of

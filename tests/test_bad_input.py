@@ -297,10 +297,10 @@ def test_a_file_that_vanishes_while_it_is_copied_leaves_a_run_to_take_back(groun
     path = "state/0/1/2.delta"
 
     class Vanishing(Around):
-        def chunks(self, at: str, offset: int = 0) -> Iterator[bytes]:
+        def chunks(self, at: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
             if at == path and self.storage.location == SOURCE:
                 self.storage.remove(path)
-            return self.storage.chunks(at, offset)
+            return self.storage.chunks(at, offset, size)
 
     ground.wrap = lambda storage: Vanishing(storage)  # type: ignore[assignment, return-value]
     with pytest.raises(MissingFile, match="was there when the plan was made and is gone") as caught:
@@ -318,11 +318,11 @@ def test_a_file_that_vanishes_comes_back_and_the_run_is_resumed(ground: Ground) 
     seen: list[int] = []
 
     class Vanishing(Around):
-        def chunks(self, at: str, offset: int = 0) -> Iterator[bytes]:
+        def chunks(self, at: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
             if at == path and self.storage.location == SOURCE and not seen:
                 seen.append(1)
                 raise MissingFile("gone")
-            return self.storage.chunks(at, offset)
+            return self.storage.chunks(at, offset, size)
 
     ground.wrap = lambda storage: Vanishing(storage)  # type: ignore[assignment, return-value]
     with pytest.raises(MissingFile):
@@ -335,10 +335,10 @@ def test_a_source_log_that_vanishes_while_it_is_looked_at_is_a_finding(ground: G
     ground.write(Checkpoint(inputs="file:///in"))
 
     class Vanishing(Around):
-        def chunks(self, at: str, offset: int = 0) -> Iterator[bytes]:
+        def chunks(self, at: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
             if at == "sources/0/1":
                 raise MissingFile("gone")
-            return self.storage.chunks(at, offset)
+            return self.storage.chunks(at, offset, size)
 
     ground.wrap = lambda storage: Vanishing(storage)  # type: ignore[assignment, return-value]
     refused(ground, "sources/0/1 vanished while it was looked at", waive=["paths-stay"])

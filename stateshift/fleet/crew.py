@@ -29,6 +29,7 @@ from stateshift.fleet.orders import (
 )
 from stateshift.plain import from_plain, to_plain
 from stateshift.step import BringFiles, CompareImages, CopyFiles, Discrepancy, Evidence, Step, TransformShard
+from stateshift.step.contents import LISTED_FILES
 from stateshift.step.images import Fold, Side, folds_together
 from stateshift.storage import locations
 from stateshift.survey import Finding, Image, Survey
@@ -124,7 +125,7 @@ class Crew:
     def run(self, step: Step, world: World) -> Evidence:
         if isinstance(step, CompareImages) and (parts := _parts_of(step)):
             return self._compared(step, parts, world)
-        done, again = self._asked("run", step.name, world, step=to_plain(step))
+        done, again = self._asked("run", step.name, world, step=to_plain(step), there=_there(step, world))
         evidence = with_repeated(done, again)
         self._see(step, evidence, world)
         world.meter.done(step.files, step.bytes)
@@ -228,6 +229,15 @@ class Crew:
                     hint="every executor must see the same disk there; stateshift rollback WORKDIR, then use a storage "
                     "that all can reach, or no --fleet",
                 )
+
+
+def _there(step: Step, world: World) -> list[str] | None:
+    """Which of the files that a step writes may be there already, by one listing for all steps; None where that is not
+    worth it."""
+    if not isinstance(step, CopyFiles) or step.files < LISTED_FILES or world.found is None:
+        return None
+    found, target = world.found, world.storage(step.target)
+    return [name for _, name in step.named if found.may_hold(target, name, worthwhile=True)]
 
 
 def _parts_of(step: Step) -> list[tuple[str, Side]]:

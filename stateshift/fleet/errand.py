@@ -27,7 +27,7 @@ from stateshift.storage.protocol import Storage
 from stateshift.storage.temporaries import apart
 from stateshift.storage.wrappers import Pace, Throttled
 from stateshift.survey import Image, Survey
-from stateshift.world import World
+from stateshift.world import Listings, World
 
 Order = Mapping[str, Any]
 WorldOf = Callable[[Order], World]
@@ -71,8 +71,14 @@ def open_world(order: Order) -> World:
         run=order["run"],
         parallel=1,
         pace=pace,
-        found=None,  # it lives for one step, which is not worth a look at the whole place
+        found=_found(order),
     )
+
+
+def _found(order: Order) -> Listings | None:
+    """What the driver knows of the target. This world lives for one step, which is not worth a look of its own."""
+    there = order.get("there") if order["ask"] == "run" else None
+    return Listings({order["step"]["target"]: there}) if there is not None else None
 
 
 def _no_cluster(name: str) -> NoReturn:

@@ -2,7 +2,7 @@
 
     order     {"stateshift": version, "ask": "run", "run": …, "token": …, "rates": [bytes/s, operations/s], …}
               ask     also holds
-              run     step
+              run     step, there (of its files those that may be at the target; none where nobody has looked)
               holds   step, evidence
               deep    survey, image: a portion of one
               fold    ends, side, shards

@@ -42,7 +42,7 @@ def may_hold(world: World, target: Storage, path: str, files: int) -> bool:
 
 def reading(source: Storage, item: FileInfo) -> Input:
     def content(offset: int = 0) -> Iterator[bytes]:
-        chunks = source.chunks(item.path, offset)
+        chunks = source.chunks(item.path, offset, item.size)
         try:
             yield from ahead(chunks) if item.size - offset >= FROM_BYTES else chunks
         except MissingFile as error:

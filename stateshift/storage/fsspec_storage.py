@@ -114,12 +114,19 @@ class FsspecStorage:
             raise failures.cut_short(self._location, path, len(content), info.size)
         return content
 
-    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        size = self._there(path).size
+    def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
+        known = bool(size) and self._way.past_end
+        size = size if known and size is not None else self._there(path).size
         while offset < size:
-            with self._telling(path):
-                end = min(offset + CHUNK, size)
-                chunk = bytes(self._fs.cat_file(self._full(path), start=offset, end=end))
+            end = min(offset + CHUNK, size)
+            end += known and end == size  # it may have grown since
+            try:
+                with self._telling(path):
+                    chunk = bytes(self._fs.cat_file(self._full(path), start=offset, end=end))
+            except StorageError:
+                if not known or self._there(path).size > offset:
+                    raise
+                return  # it has become shorter since, as S3 says by an error
             if not chunk:
                 return  # it was cut short meanwhile: whoever counts the bytes sees it
             if len(chunk) > end - offset:

@@ -8,6 +8,7 @@ fsspec gives every storage the same methods, not the same meaning. What differs,
                   they are kept where it may not
     exclusive     how `create` can be exclusive, None where it cannot; "marked" is "mode" with a mark of whose it is
     durable       what was written survives a crash of the machine
+    past_end      a range may reach beyond a file's end, so that its size need not be asked for before it is read
     at_once       how many files are worth reading or writing at the same time
     unnameable    what no name may hold, because the package reads it as something else
 
@@ -33,6 +34,7 @@ class Way:
     directories: Literal["none", "kept", "rmdir"] = "kept"
     exclusive: Literal["mode", "marked", "overwrite", "xb", "process"] | None = None
     durable: bool = False
+    past_end: bool = False
     at_once: int = 1
     unnameable: tuple[str, ...] = ()
 
@@ -44,7 +46,7 @@ _OBJECTS: Final = Way(whole=True, directories="none", exclusive="mode", durable=
 _WAYS: Final[Mapping[str, Way]] = MappingProxyType(
     {
         # conditional PUT (If-None-Match), s3fs since 2024.12
-        "s3": replace(_OBJECTS, exclusive="marked", unnameable=("?versionId=",)),
+        "s3": replace(_OBJECTS, exclusive="marked", past_end=True, unnameable=("?versionId=",)),
         "gs": _OBJECTS,  # ifGenerationMatch=0, gcsfs since 2024.10
         "gcs": _OBJECTS,
         "abfs": _AZURE,  # If-None-Match through overwrite=False, any adlfs

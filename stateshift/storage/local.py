@@ -85,7 +85,7 @@ class LocalStorage:
                 raise failures.too_large(self._location, path, size, size_max)
             return file.read()
 
-    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
+    def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
         """By calls that read no further than the file was long when it was opened, but for one byte: most files are
         small, and one call shows that they have ended."""
         telling = self._telling(path)

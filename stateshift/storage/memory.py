@@ -254,7 +254,7 @@ class MemoryStorage:
             raise failures.too_large(self._location, path, len(content), size_max)
         return content
 
-    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
+    def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
         content = self._file(path).content
         for start in range(offset, len(content), CHUNK):
             yield content[start : start + CHUNK]

@@ -86,8 +86,9 @@ class Storage(Protocol):
         """The whole file; StorageError where it is larger than `size_max`."""
         ...
 
-    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        """The file from `offset` on, in pieces of at most CHUNK bytes."""
+    def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
+        """The file from `offset` on, in pieces of at most CHUNK bytes. Where its `size` is known from a listing it need
+        not be asked for again; a file that has another one by now is told as it is, as far as one byte beyond."""
         ...
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:

@@ -82,11 +82,11 @@ class Retrying:
     def read(self, path: str, size_max: int | None = None) -> bytes:
         return self._again(lambda: self._storage.read(path, size_max))
 
-    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
+    def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
         attempt = 0
         while True:
             try:
-                for chunk in self._storage.chunks(path, offset):
+                for chunk in self._storage.chunks(path, offset, size):
                     offset += len(chunk)
                     attempt = 0  # it moves: what counts is failing at one place
                     yield chunk
@@ -268,9 +268,9 @@ class Throttled:
         self._pace.bytes(len(content))
         return content
 
-    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
+    def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
         self._pace.operation()
-        return self._paced(self._storage.chunks(path, offset))
+        return self._paced(self._storage.chunks(path, offset, size))
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
         self._pace.operation()

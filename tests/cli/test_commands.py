@@ -363,8 +363,8 @@ class Torn:
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
-    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        for chunk in self._inner.chunks(path, offset):
+    def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
+        for chunk in self._inner.chunks(path, offset, size):
             yield chunk[:-1] if path.endswith(".delta") else chunk
 
 

@@ -26,10 +26,10 @@ class Slow:
         self.inner = inner
     def __getattr__(self, name):
         return getattr(self.inner, name)
-    def chunks(self, path, offset=0):
+    def chunks(self, path, offset=0, size=None):
         if any(b'"phase":"copy"' in open(journal, "rb").read() for journal in glob.glob(".stateshift/*/journal")):
             time.sleep(SECONDS)
-        return self.inner.chunks(path, offset)
+        return self.inner.chunks(path, offset, size)
 
 doors = real_doors()
 sys.exit(main(None, replace(doors, open_storage=lambda location: Slow(doors.open_storage(location)))))

@@ -15,11 +15,13 @@ from stateshift import executor
 from stateshift.errors import ClusterError, Interrupted, MissingFile, VerifyError
 from stateshift.fleet import Crew
 from stateshift.fleet.crew import ATTEMPTS_MAX, WORTHWHILE_BYTES
+from stateshift.fleet.errand import _found
 from stateshift.fleet.orders import Broke
 from stateshift.formats.blocks import Block, block_of
 from stateshift.journal import Journal, RunFailed, RunResumed
 from stateshift.plan import Plan
 from stateshift.step import BringFiles, CompareImages, CopyFiles, Evidence, TransformShard, WriteFile
+from stateshift.step.contents import LISTED_FILES
 from stateshift.storage.memory import ProcessGone
 from stateshift.storage.temporaries import apart
 from stateshift.storage.wrappers import Pace
@@ -95,6 +97,22 @@ def test_a_fleet_leaves_the_same_bytes_and_the_same_journal() -> None:
     assert contents(there) == contents(here)
     assert told_of(together) == told_of(alone)
     assert sorted(carrier.carried) == sorted(step.name for step in plan() if step.kind != "WriteFile")
+
+
+def test_executors_are_told_which_files_need_not_be_looked_for() -> None:
+    """As the one listing of the target says, in which nothing was for the first step, and one file for the second."""
+    made, count = Stage(), 2 * LISTED_FILES
+    made.give(SOURCE, **{f"f{n}": b"%d" % n for n in range(count)})
+    made.give(TARGET, f20=b"20")
+    infos = [FileInfo(f"f{n}", len(str(n))) for n in range(count)]
+    halves = infos[:LISTED_FILES], infos[LISTED_FILES:]
+    steps = (CopyFiles(f"copy/{n}", SOURCE, TARGET, tuple(half)) for n, half in enumerate(halves))
+    made_plan = plan_of(phase("copy", *steps, CopyFiles("copy/2", SOURCE, TARGET, (infos[0],))))
+    carrier = MemoryCarrier(lambda order: replace(made.world, found=_found(order)))
+    executor.execute(0, made_plan, made.world, journal_of(made_plan), Crew(carrier))
+    assert contents(made) == {f"f{n}": b"%d" % n for n in range(count)}
+    orders = {order["step"]["name"]: order["there"] for order in map(json.loads, carrier.orders)}
+    assert orders == {"copy/0": [], "copy/1": ["f20"], "copy/2": None}
 
 
 @pytest.mark.parametrize("lost", [None, "before", "after"])

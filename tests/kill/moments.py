@@ -121,8 +121,8 @@ class Doomed:
     def read(self, path: str, size_max: int | None = None) -> bytes:
         return self._storage.read(path, size_max)
 
-    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
-        return self._storage.chunks(path, offset)
+    def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
+        return self._storage.chunks(path, offset, size)
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
         self._reach("before write", path)

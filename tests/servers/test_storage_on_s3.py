@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from stateshift.errors import AlreadyThere, StorageError, TransientStorageError
+from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
 from stateshift.storage.fsspec_storage import FsspecStorage
 from stateshift.storage.opening import open_patiently
 from stateshift.storage.protocol import CHUNK, Storage
@@ -286,3 +286,31 @@ def test_a_bucket_that_is_not_there_is_told_with_who_was_asked(endpoint: str) ->
         assert endpoint.removeprefix("http://") in raised.value.fact
         assert "s3://no-such-bucket/orders" in raised.value.fact
         assert raised.value.hint
+
+
+@pytest.mark.parametrize("size", [1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK])
+def test_a_file_whose_size_is_known_is_read_without_a_question_for_it(
+    environment: dict[str, str], size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = FsspecStorage.open(f"s3://{s3.BUCKET}/{uuid.uuid4().hex}")
+    content, asked = os.urandom(size), list[str]()
+    storage.write("a", contract.of(content))
+    told = storage._fs.info
+    monkeypatch.setattr(storage._fs, "info", lambda path, **more: [asked.append(path), told(path, **more)][1])
+    for offset in {0, size // 2, size - 1}:
+        assert b"".join(storage.chunks("a", offset, size)) == content[offset:]
+    assert asked == []
+
+
+@pytest.mark.parametrize("size", [0, 1, CHUNK, CHUNK + 5])
+def test_a_file_that_is_not_as_long_as_it_was_listed_is_told_as_it_is(environment: dict[str, str], size: int) -> None:
+    """So that whoever counts sees it: at most one byte more is read of one that has grown."""
+    storage, content = FsspecStorage.open(f"s3://{s3.BUCKET}/{uuid.uuid4().hex}"), os.urandom(size)
+    storage.write("a", contract.of(content))
+    for longer in (size + 1, size + CHUNK, size + CHUNK + 3):
+        assert b"".join(storage.chunks("a", 0, longer)) == content
+    for shorter in {size - 1, size // 2} - {-1, size}:
+        found = b"".join(storage.chunks("a", 0, shorter))
+        assert len(found) > shorter and content.startswith(found)
+    with pytest.raises(MissingFile):
+        next(storage.chunks("b", 0, 7))

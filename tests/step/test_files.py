@@ -112,7 +112,7 @@ def test_a_file_that_grew_since_the_plan_is_not_left_on_the_target(stage: Stage)
 class Changing(MemoryStorage):
     """A file that is rewritten while it is read."""
 
-    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
+    def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
         for number, chunk in enumerate((b"AA", b"AA", b"AA")):
             if number == 1:
                 yield b"!"

@@ -123,9 +123,9 @@ def test_large_files_are_not_read_where_their_storages_know_that_they_are_equal(
         def checksum(self, path: str) -> str | None:
             return known[path] + (self.location if path == "b" else "")
 
-        def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
+        def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
             read.append(path)
-            return super().chunks(path, offset)
+            return super().chunks(path, offset, size)
 
     world = replace(stage.world, storage=lambda location: Knowing(stage.disk, location))
     step = CompareImages("compare/0", "spark", SOURCE, TARGET, (), None, ("a",), {}, LARGE_BYTES)

@@ -52,7 +52,7 @@ class Flaky(MemoryStorage):
                 self._fail()
             yield info
 
-    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
+    def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
         self.offsets.append(offset)
         content = super().read(path)
         for number, start in enumerate(range(offset, len(content), 10)):

@@ -63,7 +63,7 @@ class HdfsStorage:
             raise failures.too_large(self._location, path, found.size if found else len(content), size_max)
         return content
 
-    def chunks(self, path: str, offset: int = 0) -> Iterator[bytes]:
+    def chunks(self, path: str, offset: int = 0, size: int | None = None) -> Iterator[bytes]:
         for piece in self._calls.open(self._full(path), offset, None):
             for start in range(0, len(piece), CHUNK):
                 yield piece[start : start + CHUNK]
