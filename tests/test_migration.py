@@ -255,6 +255,28 @@ def test_it_is_started_there_again_by_a_resume(ground: Ground) -> None:
     assert not any(job.status.state.alive for job in ground.cluster.jobs if job.location == TARGET)
 
 
+def test_a_start_whose_answer_was_lost_is_taken_back_as_any_other(ground: Ground) -> None:
+    stopped_in_its_first_batch(ground)
+    with pytest.raises(PlanError):
+        ground.rollback()
+    ground.cluster.lose_answers(1)
+    with pytest.raises(ClusterError, match="the answer was lost"):
+        ground.resume()
+    assert ground.rollback(discard_progress=True).state == "rolled-back"
+    assert [job.location for job in ground.cluster.jobs if job.status.state.alive] == [SOURCE]
+
+
+def test_a_start_that_was_refused_is_tried_again(ground: Ground) -> None:
+    stopped_in_its_first_batch(ground)
+    with pytest.raises(PlanError):
+        ground.rollback()
+    ground.cluster.fail(1)
+    with pytest.raises(ClusterError, match="refused"):
+        ground.resume()
+    assert ground.resume().state == "finished"
+    assert [job.location for job in ground.cluster.jobs if job.status.state.alive] == [TARGET]
+
+
 def test_or_it_is_thrown_away_where_that_is_said(ground: Ground) -> None:
     stopped_in_its_first_batch(ground)
     with pytest.raises(PlanError):

@@ -301,6 +301,23 @@ def test_a_job_that_somebody_starts_behind_a_refused_rollback_is_seen(ground: Gr
     assert running(ground) == {"there/first", "here/second", "here/third"}
 
 
+def test_nor_is_an_image_taken_away_from_under_a_job_that_somebody_starts_in_between(ground: Ground) -> None:
+    idle(ground, ends_at_stop="")
+    ground.apply(asked("first"))
+
+    def cut(request: StopRequest) -> None:
+        ground.cluster._on_stop = None
+        raise ClusterError("no answer", cluster="ours", job=request.job)
+
+    ground.cluster._on_stop = cut
+    with pytest.raises(ClusterError, match="no answer"):
+        ground.rollback()
+    ground.cluster.run("first", "file:///there/first")
+    with pytest.raises(PlanError, match="this run did not start it"):
+        ground.resume()
+    assert running(ground) == {"there/first", "here/second", "here/third"}
+
+
 def test_a_rollback_that_is_under_way_may_be_told_to_discard(ground: Ground) -> None:
     idle(ground, ends_at_stop="first")
     ground.apply(asked("first"))

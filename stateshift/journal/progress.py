@@ -43,6 +43,7 @@ class StepProgress:
     evidence: Mapping[str, Any] | None = None
     left: tuple[str, ...] = ()
     repeated: bool = False  # an earlier attempt was cut short: `at` is when that one began
+    stopped: bool = False  # what an earlier one had started was stopped by us
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class Progress:
     locks: tuple[str, ...] = ()
     plans: tuple[PlanProgress, ...] = ()
     failure: RunFailed | None = None
+    reason: RunFailed | None = None  # why it is taken back by itself
     given_up: tuple[WaveGivenUp, ...] = ()
     discard: bool = False
     seen: tuple[RoundSeen, ...] = ()
@@ -165,13 +167,13 @@ def advance(progress: Progress, record: Record) -> Progress:
         case RollbackStarted():
             _expect(progress.state not in ("new", "rolled-back"), progress, record)
             failure = progress.failure if record.automatic else None
-            return replace(after, state="rolling-back", failure=failure, discard=record.discard)
+            return replace(after, state="rolling-back", failure=failure, reason=failure, discard=record.discard)
         case RollbackRefused():
             _expect(progress.state == "rolling-back", progress, record)
             failure = RunFailed(record.at, record.error, record.message, record.hint, record.exit_code)
-            if progress.failure is not None:  # why it was taken back at all
-                failure = replace(progress.failure, hint=f"not taken back: {record.message}; {record.hint}")
-            return replace(after, state="failed", failure=failure)
+            if progress.reason is not None:
+                failure = replace(progress.reason, hint=f"not taken back: {record.message}; {record.hint}")
+            return replace(after, state="failed", failure=failure, reason=None, discard=False)
         case RunRolledBack():
             _expect(progress.state == "rolling-back", progress, record)
             return replace(after, state="rolled-back")
@@ -208,9 +210,10 @@ def _with_started(progress: Progress, record: StepStarted) -> Progress:
     plan = progress.plans[record.plan]
     before = plan.steps.get(record.step)
     if before is not None and before.state == "started":
-        step = StepProgress(record.phase, "started", before.at, repeated=True)
+        stopped = before.stopped or record.stopped
+        step = StepProgress(record.phase, "started", before.at, repeated=True, stopped=stopped)
     else:
-        step = StepProgress(record.phase, "started", record.at)
+        step = StepProgress(record.phase, "started", record.at, stopped=record.stopped)
     begun = _with_plan(progress, replace(plan, finished_at=None, undone=False, left=()))
     return _with_step(begun, record.plan, record.step, step)
 

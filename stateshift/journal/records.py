@@ -63,6 +63,7 @@ class StepStarted:
     plan: int
     phase: str
     step: str
+    stopped: bool = False  # it starts again what we had stopped
 
 
 @dataclass(frozen=True, slots=True)

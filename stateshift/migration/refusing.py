@@ -130,7 +130,8 @@ class Refusing:
         plan = self._plan(adopted)
         waits = [step for step in plan if isinstance(step, AwaitProgress) and not step.commits]
         for step in plan:
-            if waits and isinstance(step, SubmitJob) and step.name in adopted.steps:
+            begun = step.name in adopted.steps and adopted.steps[step.name].state != "undone"
+            if waits and isinstance(step, SubmitJob) and begun:
                 state = step.status(self.world).state
                 with suppress(*((ClusterError,) if not state.alive else ())):
                     if state.alive or state is JobState.FAILED:
@@ -159,10 +160,14 @@ class Refusing:
         return {locations.relative(place, above): epoch for place, epoch in places}
 
 
+def is_whole(adopted: PlanProgress) -> bool:
+    """Whether nothing of it is taken back but what a job had been started by."""
+    return all(step.state != "undone" or step.phase in FROM_THE_START for step in adopted.steps.values())
+
+
 def is_only_stopped(adopted: PlanProgress) -> bool:
     """Whether of a plan that is taken back the job was stopped that it had started, and no more."""
-    undone = {step.phase for step in adopted.steps.values() if step.state == "undone"}
-    return "submit" in undone and undone.issubset(FROM_THE_START)
+    return is_whole(adopted) and any(s.phase == "submit" and s.state == "undone" for s in adopted.steps.values())
 
 
 def _in_place(plan: Plan) -> bool:

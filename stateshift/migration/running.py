@@ -26,6 +26,7 @@ from stateshift.journal import (
     RunFinished,
     RunRolledBack,
     StepFinished,
+    StepProgress,
     StepStarted,
     StepUndone,
     WaveGivenUp,
@@ -33,7 +34,7 @@ from stateshift.journal import (
 from stateshift.migration.doors import Doors
 from stateshift.migration.halting import Halting, is_stopping
 from stateshift.migration.proposing import Proposal, decode_proposal, refuse
-from stateshift.migration.refusing import FROM_THE_START, CommittedSince, Refusing, is_only_stopped
+from stateshift.migration.refusing import FROM_THE_START, CommittedSince, Refusing, is_only_stopped, is_whole
 from stateshift.migration.warming import Warming
 from stateshift.migration.working import stale
 from stateshift.plan import WHILE_IT_RUNS, Plan
@@ -134,20 +135,17 @@ class Run(Halting):
             waits = [step.name for step in plan if isinstance(step, AwaitProgress)]
             waited = any(name in done.steps and not done.finished(name) for name in waits)
             for step in (step for step in plan if isinstance(step, SubmitJob)):
-                stopped = step.name in done.steps and done.steps[step.name].state == "undone"
+                stopped = _was_stopped(done.steps.get(step.name))
                 over = (*(OVER if waited or stopped else ()), *((JobState.FINISHED,) if stopped else ()))
                 if not over or step.status(self.world).state not in over:
                     continue
                 self.world.meter.say(f"{plan.job} {'was stopped' if stopped else 'has failed'}: it is started again")
-                if stopped:  # it stays undone until that has been done, so that the next attempt knows
+                if stopped:
                     self.refusing.from_another_job([done], "resume")
-                    evidence = step.again(self.world, stopped)
-                    write(StepStarted(now(), number, "submit", step.name))
                 else:
                     write(StepUndone(now(), number, step.name, ()))
-                    write(StepStarted(now(), number, "submit", step.name))
-                    evidence = step.again(self.world)
-                write(StepFinished(now(), number, step.name, 0.0, 0, 0, evidence))
+                write(StepStarted(now(), number, "submit", step.name, stopped))
+                write(StepFinished(now(), number, step.name, 0.0, 0, 0, step.again(self.world, stopped)))
 
     def _moves_warm(self, job: JobSpec) -> bool:
         """Whether it is still to be followed while it runs: it was not stopped yet, or has been started again."""
@@ -219,10 +217,12 @@ class Run(Halting):
     def _undo(self, plans: Sequence[PlanProgress]) -> None:
         """All jobs are stopped and asked before any image is touched: what cannot be taken back is whole."""
         left = [adopted for adopted in reversed(plans) if not adopted.undone]
+        self.refusing.from_another_job(adopted for adopted in left if is_whole(adopted))
         for adopted in left if not self._discards else ():
             self.refusing.before_it_is_stopped(adopted)
         for adopted in left:
             self._lock(self._job(adopted.job))  # ours still; or again, where the run had finished
+        for adopted in left:
             executor.roll_back(adopted.plan, self.plan_of(adopted), self.world, self.journal, FROM_THE_START)
         for adopted in (self.journal.progress.plans[one.plan] for one in left):
             if is_only_stopped(adopted):
@@ -347,6 +347,11 @@ class Run(Halting):
         report = summarize(self.journal.progress)
         self.workdir.write("report.json", plain.to_plain(report))
         return report
+
+
+def _was_stopped(submit: StepProgress | None) -> bool:
+    """Whether what a step had started was stopped to be taken back, and is not yet started again."""
+    return submit is not None and (submit.state == "undone" or (submit.state == "started" and submit.stopped))
 
 
 def _names(wave: Iterable[JobSpec]) -> tuple[str, ...]:

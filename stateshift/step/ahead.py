@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from contextvars import copy_context
 from queue import Empty, Full, Queue
 
@@ -26,7 +27,11 @@ _free = threading.BoundedSemaphore(PIECES_MAX)
 def ahead(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """The same chunks. What goes wrong is raised behind those that came before it."""
     reader = _Reader(chunks)
-    threading.Thread(target=copy_context().run, args=(reader.run,), name="ahead", daemon=True).start()
+    try:
+        threading.Thread(target=copy_context().run, args=(reader.run,), name="ahead", daemon=True).start()
+    except RuntimeError:  # no more threads: then as if there were nothing to gain
+        yield from chunks
+        return
     try:
         yield from reader.read()
     finally:
@@ -40,7 +45,7 @@ class _Reader:
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
         self._queue: Queue[tuple[bytes | BaseException | None, bool]] = Queue(PIECES)
-        self._closed, self._ended = threading.Event(), threading.Event()
+        self._closed = threading.Event()
 
     def run(self) -> None:
         last: BaseException | None = None
@@ -55,31 +60,37 @@ class _Reader:
                 if chunk is None:
                     break
                 self._put(chunk, piece)
+            if isinstance(self._chunks, Generator):
+                self._chunks.close()
         except BaseException as error:
             last = error
-        if isinstance(self._chunks, Generator):
-            self._chunks.close()
         self._put(last, False)
-        self._ended.set()
+        del last  # its traceback holds this frame
+        if self._closed.is_set():
+            self._empty()
 
     def read(self) -> Iterator[bytes]:
         while True:
             found, piece = self._queue.get()
             _give_back(piece)
             if isinstance(found, BaseException):
-                raise found
+                try:
+                    raise found
+                finally:
+                    del found
             if found is None:
                 return
             yield found
 
     def close(self) -> None:
-        """Behind it nothing is read any more, and all pieces are given back."""
+        """Nobody waits for the piece that is being read: who reads it sees that it is not wanted, and ends."""
         self._closed.set()
-        while not self._ended.wait(_SECONDS_BETWEEN) or not self._queue.empty():
-            try:
+        self._empty()
+
+    def _empty(self) -> None:
+        with suppress(Empty):
+            while True:
                 _give_back(self._queue.get_nowait()[1])
-            except Empty:
-                continue
 
     def _piece(self) -> bool | None:
         """Whether what is read next holds a piece; None once nobody wants it."""

@@ -4,7 +4,7 @@ there already, asked for again, and removed where it is still ours."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from stateshift.errors import MissingFile
 from stateshift.step.ahead import FROM_BYTES, ahead
@@ -67,11 +67,14 @@ def settle(
         if size == there.size and digest_of(target.chunks(path)) == (size, digest):
             return FileEvidence(path, size, digest)
     seen = _Digesting(content)
-    if whole:
-        target.remove(path)
-        target.create(path, b"".join(seen()))
-    else:
-        target.write(path, seen, modified)
+    try:
+        if whole:
+            target.remove(path)
+            target.create(path, b"".join(seen()))
+        else:
+            target.write(path, seen, modified)
+    finally:
+        seen.close()
     return FileEvidence(path, seen.size, seen.digest)
 
 
@@ -80,10 +83,17 @@ class _Digesting:
 
     def __init__(self, content: Content) -> None:
         self._content, self.size, self.digest = content, 0, ""
+        self._chunks: Iterator[bytes] = iter(())
+
+    def close(self) -> None:
+        """Where a write has failed, an error's traceback would keep what it read from open."""
+        if isinstance(self._chunks, Generator):
+            self._chunks.close()
 
     def __call__(self) -> Iterator[bytes]:
         digest, size = hashlib.sha256(), 0
-        for chunk in self._content():
+        self._chunks = self._content()
+        for chunk in self._chunks:
             digest.update(chunk)
             size += len(chunk)
             yield chunk

@@ -29,6 +29,9 @@ from stateshift.world import World
 LOG_LINES = 200
 TOLD_LINES = 20
 
+# More often nobody starts a job again: a cluster that has an answer to every tag knows none of them.
+STARTS_MAX = 64
+
 
 @dataclass(frozen=True, slots=True)
 class SubmitJob(NoFiles):
@@ -240,10 +243,12 @@ def _following(tag: str) -> str:
 def _latest(cluster: Cluster, tag: str) -> tuple[str, JobStatus]:
     """The last tag under which something was started, and what became of it; the first one where nothing was."""
     status = cluster.find(tag)
-    while status.state in (JobState.FAILED, JobState.FINISHED):
+    for _ in range(STARTS_MAX):
+        if status.state not in (JobState.FAILED, JobState.FINISHED):
+            break
         following = _following(tag)
         later = cluster.find(following)
-        if later.state in (JobState.ABSENT, JobState.UNKNOWN) or (later.id is not None and later.id == status.id):
+        if later.state in (JobState.ABSENT, JobState.UNKNOWN):
             break
         tag, status = following, later
     return tag, status

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from stateshift.errors import StorageError
+from stateshift.errors import StorageError, TransientStorageError
 from stateshift.storage import failures, locations
 from stateshift.storage.fsspec_creating import among_threads, create
 from stateshift.storage.fsspec_failures import MISTAKES, from_fsspec, is_bucket_missing
@@ -123,10 +123,14 @@ class FsspecStorage:
             try:
                 with self._telling(path):
                     chunk = bytes(self._fs.cat_file(self._full(path), start=offset, end=end))
+            except TransientStorageError:
+                raise
             except StorageError:
-                if not known or self._there(path).size > offset:
+                if not known:
                     raise
-                return  # it has become shorter since, as S3 says by an error
+                # It has become shorter since, as S3 says by an error; or a service takes no such range.
+                known, size = False, self._there(path).size
+                continue
             if not chunk:
                 return  # it was cut short meanwhile: whoever counts the bytes sees it
             if len(chunk) > end - offset:

@@ -15,7 +15,9 @@ from typing import Any
 
 from stateshift.storage.protocol import CHUNK, Content
 
-_BLOCK = 8 * 1024 * 1024  # S3 takes 10,000 parts: 80 GB a file; while the first is read, nothing can be sent
+# While the first part is read nothing can be sent. S3 takes 10,000: of a file of 4 TB the last ones are of 2 GiB.
+_BLOCK = 8 * 1024 * 1024
+_PARTS_ALIKE = 2_000
 
 # Makes a StorageError of what the file system raises: not of what the content does.
 Telling = Callable[[], AbstractContextManager[None]]
@@ -43,6 +45,8 @@ def _in_parts(file_system: Any, full: str, chunks: Iterator[bytes], telling: Tel
             with telling():
                 file.write(chunk)
             size += len(chunk)
+            if size >= _PARTS_ALIKE * file.blocksize:  # so that there are never too many, whatever the size
+                file.blocksize *= 2
         with telling():
             file.close()
     except BaseException:

@@ -7,18 +7,22 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
+from typing import Any
 
 import pytest
 
-from stateshift.errors import TransientStorageError
+from stateshift.errors import StorageError, TransientStorageError
 from stateshift.step import ahead as module
-from stateshift.step.ahead import PIECES, PIECES_MAX, ahead
+from stateshift.step.ahead import FROM_BYTES, PIECES, PIECES_MAX, ahead
+from stateshift.step.contents import reading, settle
+from stateshift.survey import FileInfo
+from tests.support.steps import SOURCE, TARGET, Stage
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     yield
-    assert module._free._value == PIECES_MAX, "every piece was given back"
+    until(lambda: module._free._value == PIECES_MAX)  # every piece was given back
     until(lambda: not [thread for thread in threading.enumerate() if thread.name == "ahead"])
 
 
@@ -78,7 +82,49 @@ def test_who_stops_in_the_middle_leaves_nothing_behind(taken: int) -> None:
     chunks = ahead(endless())
     assert list(islice(chunks, taken)) == [b"x"] * taken
     chunks.close()  # type: ignore[attr-defined]
-    assert closed.is_set() or not taken, "what was never begun needs no end"
+    until(lambda: closed.is_set() or not taken)  # what was never begun needs no end
+
+
+def test_an_end_that_fails_is_an_end() -> None:
+    def stubborn() -> Iterator[bytes]:
+        try:
+            yield from [b"x"] * 100
+        finally:
+            raise OSError("cannot be closed")
+
+    chunks = ahead(stubborn())
+    assert next(chunks) == b"x"
+    chunks.close()  # type: ignore[attr-defined]
+
+
+def test_nobody_holds_on_to_what_is_read_when_it_cannot_be_written() -> None:
+    """The error's traceback is kept, as by who tells of it."""
+    stage, content = Stage(), b"x" * (3 * FROM_BYTES)
+    stage.give(SOURCE, large=content)
+
+    def refused(path: str, content: Callable[[], Iterator[bytes]], modified: float | None = None) -> int:
+        chunks = content()
+        next(chunks)
+        raise StorageError("full")
+
+    target = stage.world.storage(TARGET)
+    with pytest.raises(StorageError, match="full") as kept:
+        settle(Refusing(target, refused), "large", reading(stage.world.storage(SOURCE), info("large", content)), None)
+    until(lambda: module._free._value == PIECES_MAX)
+    until(lambda: not [thread for thread in threading.enumerate() if thread.name == "ahead"])
+    assert kept.value.__traceback__ is not None
+
+
+class Refusing:
+    def __init__(self, storage: Any, write: Any) -> None:
+        self._storage, self.write = storage, write
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+
+def info(path: str, content: bytes) -> FileInfo:
+    return FileInfo(path, len(content))
 
 
 def test_many_at_once_hold_no_more_than_a_few_would() -> None:
