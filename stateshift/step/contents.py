@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 
 from stateshift.errors import MissingFile
 from stateshift.step.ahead import FROM_BYTES, ahead
@@ -88,7 +89,8 @@ class _Digesting:
     def close(self) -> None:
         """Where a write has failed, an error's traceback would keep what it read from open."""
         if isinstance(self._chunks, Generator):
-            self._chunks.close()
+            with suppress(ValueError):  # a client that has given up may still have a thread in it
+                self._chunks.close()
 
     def __call__(self) -> Iterator[bytes]:
         digest, size = hashlib.sha256(), 0
