@@ -45,8 +45,9 @@ def _in_parts(file_system: Any, full: str, chunks: Iterator[bytes], telling: Tel
             with telling():
                 file.write(chunk)
             size += len(chunk)
-            if size >= _PARTS_ALIKE * file.blocksize:  # so that there are never too many, whatever the size
-                file.blocksize *= 2
+            block = getattr(file, "blocksize", None)
+            if block and size >= _PARTS_ALIKE * block:  # so that there are never too many, whatever the size
+                file.blocksize = 2 * block
         with telling():
             file.close()
     except BaseException:
