@@ -25,7 +25,7 @@ spark = SparkSession.builder.getOrCreate()
 events = spark.readStream.format("rate").option("rowsPerSecond", 5).load()
 counts = events.groupBy((events.value % 3).alias("key")).count()
 query = counts.writeStream.outputMode("complete").format("noop").option("checkpointLocation", job.location())
-print("handed over", job.location() == sys.argv[2], flush=True)
+print("handed over", job.location() == sys.argv[2], file=open(sys.argv[2] + ".told", "w"), flush=True)
 if "deaf" in sys.argv:
     query.start().awaitTermination()
 job.run(query.start())
@@ -71,7 +71,8 @@ class Stream:
         assert self.cluster.find(self.tag).state is JobState.ABSENT
         id = self.begun()
         assert self.cluster.submit(self.submission) == id
-        assert "handed over True" in self.cluster.log(self.tag, 200)
+        assert Path(f"{self.location}.told").read_text("utf-8") == "handed over True\n"
+        assert self.cluster.log(self.tag, 200)
         return id
 
     def stops_between_two_batches(self) -> None:
