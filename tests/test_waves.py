@@ -289,6 +289,38 @@ def test_no_job_is_taken_back_where_one_of_them_cannot_be(ground: Ground, name: 
     assert running(ground) == {"here/first", "here/second", "here/third"}
 
 
+@pytest.mark.parametrize("starts_again", [True, False])
+def test_jobs_that_an_automatic_rollback_has_stopped_in_vain_are_started_again(
+    ground: Ground, starts_again: bool
+) -> None:
+    """The first two have moved and are idle; the third dies. Asked to stop, the first ends a batch."""
+    idle(ground, ends_at_stop="first")
+    start, tries = ground.cluster._on_start, list[str]()
+    assert start is not None
+
+    def started(submission: Submission) -> None:
+        tries.append(submission.job)
+        if submission.job == "third" or (tries.count(submission.job) > 1 and not starts_again):
+            ground.cluster.set_state(submission.tag, JobState.FAILED, "no such class")
+        else:
+            start(submission)
+
+    ground.cluster._on_start = started
+    error = failed(ground, asked(on_failure="rollback"))
+    hint = error.hint or ""
+    assert "no such class" in error.fact and "was not taken back: first has committed" in hint
+    report = migration.status(ground.workdir())
+    assert report.state == "failed" and report.failure is not None and report.failure.hint == hint
+    if starts_again:
+        assert running(ground) == {"there/first", "there/second"} and "started there again: first and second" in hint
+        assert states(report) == {"first": "finished", "second": "finished", "third": "unfinished"}
+    else:
+        assert not running(ground) and "to start first and second there again failed, too" in hint
+    ground.cluster._on_start = start
+    assert ground.resume().state == "finished"
+    assert running(ground) == {"there/first", "there/second", "there/third"}
+
+
 def test_a_job_that_somebody_starts_behind_a_refused_rollback_is_seen(ground: Ground) -> None:
     idle(ground, ends_at_stop="first")
     ground.apply(asked("first"))

@@ -24,6 +24,7 @@ from stateshift.journal import (
     RollbackStarted,
     RunFailed,
     RunFinished,
+    RunResumed,
     RunRolledBack,
     StepFinished,
     StepProgress,
@@ -281,6 +282,7 @@ class Run(Halting):
             self._give_up(wave, error)
             error.hint = f"{error.hint}; the rest was not taken back: {refusal.fact}"
             return
+        ran = [one for one in self._waves() if all(map(self._done, one))]
         self._fail(error)
         self.journal.append(RollbackStarted(self.doors.clock.now(), discard, automatic=True))
         try:
@@ -289,12 +291,29 @@ class Run(Halting):
             raise
         except CommittedSince as since:
             error.hint = self._in_words(f"the run was not taken back: {since.fact}; {since.hint}")
+            self._let_go_on(ran, error)
             raise error from since
         except StateshiftError as worse:
             again = "`stateshift resume WORKDIR` goes on with that"
             error.hint = self._in_words(f"taking the run back failed, too ({worse.fact}): {again}")
             raise error from worse
         error.hint = "the run was taken back, as `on_failure` says: mend this, then apply the spec again"
+
+    def _let_go_on(self, waves: Sequence[tuple[JobSpec, ...]], error: StateshiftError) -> None:
+        """Jobs that ran on their targets and were stopped for nothing: nobody may be there to resume."""
+        if not waves:
+            return
+        names = " and ".join(name for wave in waves for name in _names(wave))
+        self.journal.append(RunResumed(self.doors.clock.now()))
+        try:
+            for wave in waves:
+                self._wave(wave)
+        except Interrupted:
+            raise
+        except StateshiftError as worse:
+            error.hint = f"{error.hint}; to start {names} there again failed, too ({worse.fact})"
+        else:
+            error.hint = f"{error.hint}; started there again: {names}"
 
     # -- both
 
