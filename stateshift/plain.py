@@ -13,7 +13,7 @@ import hashlib
 import json
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
@@ -29,17 +29,27 @@ class Misfit(ValueError):
 
 def to_plain(value: Any) -> Any:
     """Dataclasses become dictionaries (with their `kind`, where they have one), tuples become lists."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        plain = {f.name: to_plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        kind = getattr(type(value), "kind", None)
-        return {"kind": kind, **plain} if isinstance(kind, str) else plain
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return [to_plain(item) for item in _told(value)]
-    if isinstance(value, tuple | list):
-        return [to_plain(item) for item in value]
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
-    return value
+    kind: type = type(value)
+    return value if kind in _ATOMS else _making(kind)(value)
+
+
+_ATOMS = frozenset((str, int, float, bool, type(None)))
+
+
+@cache
+def _making(kind: Any) -> Callable[[Any], Any]:
+    """How values of a type are made plain: found out once, since a large plan has a hundred thousand of one type."""
+    if dataclasses.is_dataclass(kind):
+        names, told = tuple(f.name for f in dataclasses.fields(kind)), getattr(kind, "kind", None)
+        head = {"kind": told} if isinstance(told, str) else {}
+        return lambda value: head | {name: to_plain(getattr(value, name)) for name in names}
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return lambda value: [item if type(item) in _ATOMS else to_plain(item) for item in _told(value)]
+    if issubclass(kind, tuple | list):
+        return lambda value: [item if type(item) in _ATOMS else to_plain(item) for item in value]
+    if issubclass(kind, Mapping):
+        return lambda value: {str(key): to_plain(item) for key, item in value.items()}
+    return lambda value: value
 
 
 def from_plain(wanted: Any, plain: Any, pointer: str = "") -> Any:
@@ -83,10 +93,10 @@ def fingerprint(value: Any) -> str:
 
 def _told(value: Any) -> tuple[Any, ...]:
     """A named tuple's values, without those at its end that need not be said."""
-    items, defaults = tuple(value), value._field_defaults
-    while items and value._fields[len(items) - 1] in defaults and items[-1] == defaults[value._fields[len(items) - 1]]:
-        items = items[:-1]
-    return items
+    names, defaults, said = value._fields, value._field_defaults, len(value)
+    while said and names[said - 1] in defaults and value[said - 1] == defaults[names[said - 1]]:
+        said -= 1
+    return tuple(value[:said])
 
 
 def _expect(right: bool, plain: Any, pointer: str, expected: str) -> Any:

@@ -16,8 +16,8 @@ The same spec and facts give the same plan, byte for byte. To JSON and back with
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from stateshift import plain
@@ -84,7 +84,7 @@ class Plan:
     def fingerprint(self) -> str:
         """A name for exactly these steps made from exactly these facts. What is only told to a person (findings may
         speak of the time of day, estimates drift) stands outside."""
-        return plain.fingerprint([PLAN_VERSION, replace(self, estimate=None, findings=())])
+        return _fingerprint(plain.to_plain(self))
 
     @property
     def files(self) -> int:
@@ -113,11 +113,12 @@ def phases_of(*phases: Phase) -> tuple[Phase, ...]:
 
 def encode_plan(plan: Plan) -> dict[str, Any]:
     """The plan as plain JSON, with its fingerprint for readers."""
-    return {
-        "stateshift_plan": PLAN_VERSION,
-        "fingerprint": plan.fingerprint,
-        **plain.to_plain(plan),
-    }
+    body = plain.to_plain(plan)
+    return {"stateshift_plan": PLAN_VERSION, "fingerprint": _fingerprint(body), **body}
+
+
+def _fingerprint(body: Mapping[str, Any]) -> str:
+    return plain.fingerprint([PLAN_VERSION, {**body, "estimate": None, "findings": []}])
 
 
 def decode_plan(value: Any) -> Plan:

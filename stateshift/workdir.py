@@ -190,8 +190,12 @@ class Workdir:
         except (ValueError, RecursionError) as error:
             raise JournalError(f"{self.path / name} is damaged: {error}", hint="restore it from a copy") from error
 
-    def write_plan(self, number: int, plan: Plan) -> None:
-        self.write(f"plans/{number}.json", encode_plan(plan))
+    def write_plan(self, number: int, plan: Plan) -> str:
+        """Its fingerprint. In one line: a large plan's job may be down, and an indented one takes ten times as long."""
+        encoded = encode_plan(plan)
+        with self._whole(f"plans/{number}.json") as file:
+            file.write(json.dumps(encoded, ensure_ascii=False) + "\n")
+        return str(encoded["fingerprint"])
 
     def read_plan(self, number: int, fingerprint: str) -> Plan:
         plan = decode_plan(self.read(f"plans/{number}.json"))

@@ -15,6 +15,7 @@ from stateshift.errors import Interrupted
 T = TypeVar("T")
 
 SECONDS_BETWEEN_LOOKS_MAX = 0.5
+PAUSE_GROWS = 1.2  # so that a job is seen to have stopped at most a fifth of its time later than it has
 
 
 def wait_for(look: Callable[[], T | None], seconds_max: float, stop: threading.Event | None = None) -> T | None:
@@ -29,7 +30,7 @@ def wait_for(look: Callable[[], T | None], seconds_max: float, stop: threading.E
         if left <= 0:
             return None
         _pause(min(pause, left), stop)
-        pause = min(pause * 1.5, SECONDS_BETWEEN_LOOKS_MAX)
+        pause = min(pause * PAUSE_GROWS, SECONDS_BETWEEN_LOOKS_MAX)
 
 
 def wait_until_settled(

@@ -50,11 +50,9 @@ class Working:
     def adopt(self, plan: Plan) -> tuple[int, Plan]:
         number = len(self.journal.progress.plans)
         self._plans[number] = plan
-        self.workdir.write_plan(number, plan)
+        fingerprint, now = self.workdir.write_plan(number, plan), self.doors.clock.now()
         steps = sum(len(phase.steps) for phase in plan.phases)
-        self.journal.append(
-            PlanAdopted(self.doors.clock.now(), number, plan.job, plan.purpose, plan.fingerprint, steps, plan.source)
-        )
+        self.journal.append(PlanAdopted(now, number, plan.job, plan.purpose, fingerprint, steps, plan.source))
         return number, plan
 
     def plan_of(self, adopted: PlanProgress) -> Plan:
