@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import statistics
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +15,9 @@ from typing import Any
 from ground import PARTITIONS, ROOT
 from seen import BUCKET_SECONDS
 from ways import UNTIL, WAYS
+
+sys.path.insert(0, str(ROOT / "scripts" / "bench"))
+from published import beside
 
 RESULTS = ROOT / "scripts" / "bench" / "results" / "downtime.md"
 PLOT = RESULTS.with_suffix(".png")
@@ -45,7 +49,17 @@ def as_page(every: Every) -> str:
         lines += ["", f"## {NAMES[query].capitalize()}, {PROVIDERS[provider]}, {mb} MB ({sizes:,.0f} MB as files)", ""]
         lines += table(found)
         lines += ["", *(f"* {line}" for line in verdicts(found, mb))]
-    return "\n".join([*lines, "", *flatness(every)]).rstrip() + "\n"
+    lines += ["", *flatness(every), "", *beside(of_moves(every))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def of_moves(every: Every) -> Iterator[tuple[str, float, float]]:
+    """Each case's gap of a move, and with everything prepared."""
+    for (query, provider, mb), found in by_case(every).items():
+        gaps = [[one["gap"] for one in found if one["way"] == way] for way in ("move", "prepare")]
+        if all(gaps):
+            name = f"{NAMES[query]}, {PROVIDERS[provider]}, {mb} MB, prepared"
+            yield (name, statistics.median(gaps[0]), statistics.median(gaps[1]))
 
 
 def header(every: Every) -> list[str]:

@@ -30,7 +30,9 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "servers.d")]
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "servers.d"), str(ROOT / "scripts" / "bench")]
+
+from published import beside  # noqa: E402
 
 from stateshift.journal import decode_records, fold  # noqa: E402
 from tests.support.flink import Cluster, cluster_of, jar, until  # noqa: E402
@@ -156,7 +158,7 @@ def main() -> None:
     parser.add_argument("--megabytes", default="10,200,2000")
     parser.add_argument("--ways", default=",".join(WAYS))
     options = parser.parse_args()
-    sections = []
+    sections, moves = [], list[tuple[str, float, float]]()
     folder = Path(tempfile.mkdtemp(prefix="stateshift-downtime-"))
     try:
         with group(folder / "servers", "flink-a", "flink-b") as servers:
@@ -165,16 +167,18 @@ def main() -> None:
                 place = folder / str(size)
                 place.mkdir()
                 ground = Ground(place, clusters, size * 1_000_000 // (PAYLOAD + BESIDE))
-                sections.append(one_size(ground, size, options))
+                found, held = one_size(ground, size, options)
+                sections.append(table(found, size, held))
+                moves += of_moves(found, size)
                 shutil.rmtree(place, ignore_errors=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    page = "\n".join([head(), *sections])
+    page = "\n".join([head(), *sections, *beside(moves)])
     RESULTS.write_text(page, encoding="utf-8")
     print(page)
 
 
-def one_size(ground: Ground, size: int, options: argparse.Namespace) -> str:
+def one_size(ground: Ground, size: int, options: argparse.Namespace) -> tuple[list[Measured], int]:
     print(f"{size} MB: filling the state", file=sys.stderr, flush=True)
     ground.fill()
     found: list[Measured] = []
@@ -188,7 +192,13 @@ def one_size(ground: Ground, size: int, options: argparse.Namespace) -> str:
     ground.settle()
     held = ground.state_bytes
     ground.here.cancelled(ground.job)
-    return table(found, size, held)
+    return found, held
+
+
+def of_moves(found: Sequence[Measured], size: int) -> Iterator[tuple[str, float, float]]:
+    gaps = [[one.gap for one in found if one.way == way] for way in ("move", "warm")]
+    if all(gaps):
+        yield f"Flink, counters in RocksDB, {size} MB", median(gaps[0]), median(gaps[1])
 
 
 def restarted(ground: Ground) -> Measured:
