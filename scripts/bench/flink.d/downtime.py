@@ -158,7 +158,7 @@ def main() -> None:
     parser.add_argument("--megabytes", default="10,200,2000")
     parser.add_argument("--ways", default=",".join(WAYS))
     options = parser.parse_args()
-    sections, moves = [], list[tuple[str, float, float]]()
+    sections, moves, every = [], list[tuple[str, float, float]](), dict[int, list[Measured]]()
     folder = Path(tempfile.mkdtemp(prefix="stateshift-downtime-"))
     try:
         with group(folder / "servers", "flink-a", "flink-b") as servers:
@@ -170,12 +170,14 @@ def main() -> None:
                 found, held = one_size(ground, size, options)
                 sections.append(table(found, size, held))
                 moves += of_moves(found, size)
+                every[size] = found
                 shutil.rmtree(place, ignore_errors=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     page = "\n".join([head(), *sections, *beside(moves)])
     RESULTS.write_text(page, encoding="utf-8")
     print(page)
+    plotted(every, RESULTS.with_suffix(".png"))
 
 
 def one_size(ground: Ground, size: int, options: argparse.Namespace) -> tuple[list[Measured], int]:
@@ -245,6 +247,8 @@ def head() -> str:
 it with a native savepoint and starts it from that where it was; *move* does the same by way of the other cluster, with
 the savepoint copied and compared; *warm* brings its checkpoints over while it runs, and ends it with one more. Medians,
 and (least / most), in seconds; {time.strftime("%Y-%m-%d %H:%M")}, the load {os.getloadavg()[0]:.1f}.
+
+![what a gap is made of](downtime-flink.png)
 """
 
 
@@ -271,6 +275,31 @@ def table(found: Sequence[Measured], size: int, held: int) -> str:
             "",
         ]
     return "\n".join(lines)
+
+
+def plotted(every: Mapping[int, Sequence[Measured]], file: Path) -> None:
+    """What the gap of each way is made of, by size."""
+    try:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+    except ImportError:
+        print("no plot: pip install matplotlib")
+        return
+    figure, axes = pyplot.subplots(1, len(every), figsize=(3.4 * len(every), 3.2), squeeze=False)
+    for axis, (size, found) in zip(axes[0], every.items(), strict=True):
+        ways = [way for way in WAYS if any(one.way == way for one in found)]
+        below = [0.0] * len(ways)
+        for part in ("stop", "copy", "start"):
+            heights = [median([one.parts.get(part, 0.0) for one in found if one.way == way]) for way in ways]
+            axis.bar(ways, heights, bottom=below, label=part)
+            below = [a + b for a, b in zip(below, heights, strict=True)]
+        axis.set_title(f"{size} MB", fontsize=9)
+        axis.legend(fontsize=7)
+    axes[0][0].set_ylabel("gap, s")
+    figure.tight_layout()
+    figure.savefig(file, dpi=110)
 
 
 def told(values: Sequence[float]) -> str:
