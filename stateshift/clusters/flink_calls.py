@@ -3,6 +3,7 @@
     GET   /config                                {"flink-version": "2.3.0", ...}
     GET   /jobs/overview                         {"jobs": [{"jid", "name", "state"}, ...]}
     GET   /jobs/<id>                             {"jid", "name", "state", "now", "vertices": [VERTEX], ...}; 404
+    GET   /jobs/<id>/status                      {"status": "RUNNING"}: as it is now
     PATCH /jobs/<id>?mode=cancel                 202, also of one that has ended; 404
     GET   /jobs/<id>/checkpoints                 {"latest": {"completed", "savepoint", "restored"}, "history": [...]}
     GET   /jobs/<id>/checkpoints/config          {"state_backend": "HashMapStateBackend", ...}
@@ -16,6 +17,10 @@
     GET   /jars, POST /jars/upload, POST /jars/<id>/run
     GET, PUT /jobs/<id>/resource-requirements    {"<vertex>": {"parallelism": {"lowerBound", "upperBound"}}}
 
+Of a job's parts and of its checkpoints Flink tells what it has gathered within the last web.refresh-interval, three
+seconds by default (DefaultExecutionGraphCache, AbstractCheckpointStatsHandler): a job that is long over may be told to
+run. Its state alone (JobStatusHandler), a savepoint and a checkpoint that were asked for are told as they are.
+
 A job that fails before it runs, as one whose savepoint does not fit, stays there FAILED, without vertices; its id can
 be given to no other until Flink forgets it (jobstore.expiration-time, an hour). A refusal carries a Java stack
 (`flink_causes`), in an HTTP 500 as well: one that says what is wrong has had no effect.
@@ -25,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -72,7 +77,20 @@ class FlinkCalls:
     def job(self, id: str) -> Job | None:
         told = self._call_or_none(f"/jobs/{id}")
         with self._read(f"/jobs/{id}"):
-            return None if told is None else job_of(told)
+            job = None if told is None else job_of(told)
+        if job is None or not job.vertices:  # what has come to nothing is told by its having no parts: both at one time
+            return job
+        return replace(job, told=self.state(id) or job.told)
+
+    def state(self, id: str) -> str | None:
+        """In Flink's own word, as it is now; None of a job that Flink does not know, and where it has no such page."""
+        try:
+            told = self._call_or_none(f"/jobs/{id}/status")
+        except Refused as refused:
+            if refused.status in (404, 405):
+                return None
+            raise
+        return None if told is None else str(told.get("status"))
 
     def cancel(self, id: str) -> None:
         """One that is not there, or has ended, is fine."""

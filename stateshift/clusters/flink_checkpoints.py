@@ -4,13 +4,15 @@ stays where it is.
     latest_checkpoint(calls, id)              where the job's last retained checkpoint is
     end_with_checkpoint(calls, request, ...)  the same, once the job has ended
 
-    <state_dir>/<tag>.checkpoint.json         {"since": the JobManager's time, "cancelled": true once it was asked to}
+    <state_dir>/<tag>.checkpoint.json         {"begun", "since": our time and the JobManager's; "cancelled": true and
+                                               "completed": a checkpoint's number, once it is to be cancelled}
 
 Flink deletes the checkpoints of a job that is cancelled unless they are to be retained
 (execution.checkpointing.externalized-checkpoint-retention): without that nothing is cancelled here. One that was
 completed since we began is as good as the one that we ask for, and before 1.17 Flink cannot be asked: then the next one
 in its own time is waited for. Between the last checkpoint and the end the job may complete yet another, which takes the
-place of the former: which one it is, is read when it has ended.
+place of the former: which one it is, is read when it has ended. Flink's list of them may then be some seconds old, and
+is asked for again as long as it does not have the one that we know of.
 """
 
 from __future__ import annotations
@@ -19,25 +21,33 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from stateshift.clusters.flink_calls import FlinkCalls
-from stateshift.clusters.flink_values import Job, lasting_of
+from stateshift.clusters.flink_values import Job, Triggered, lasting_of
 from stateshift.clusters.noted import Notes
 from stateshift.clusters.protocol import CheckpointRequest
 from stateshift.clusters.rest import Refused, through_outages
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
 
+T = TypeVar("T")
+
 RETAIN = "execution.checkpointing.externalized-checkpoint-retention"
 _BEGINS, _ENDED = {"INITIALIZING", "CREATED"}, {"CANCELED", "FAILED"}
 _NO_SUCH_CALL = (404, 405)
+_LISTED_SECONDS_MAX = 15.0  # more than Flink's list of checkpoints is old, as anybody would configure it
 
 
 def latest_checkpoint(calls: FlinkCalls, id: str) -> str | None:
     """None, of a job that has none yet, or keeps its checkpoints in its JobManager's memory."""
     latest = calls.checkpoints(id).latest_checkpoint
-    return None if latest is None or latest.path.startswith("<") else latest.path
+    return None if latest is None or is_in_memory(latest.path) else latest.path
+
+
+def is_in_memory(path: str) -> bool:
+    """Of a checkpoint that goes with its JobManager: "<checkpoint-not-externally-addressable>"."""
+    return path.startswith("<")
 
 
 def end_with_checkpoint(
@@ -57,15 +67,16 @@ class _Ending:
         until = time.monotonic() + self.request.seconds_max
         self._refuse_what_would_be_lost()
         if not self._noted.get("cancelled"):
-            if self._wait(self._completed(self._begun()), until) is None:
+            completed = self._wait(self._completed(self._begun()), until)
+            if completed is None:
                 fact = f"no checkpoint of {self.request.job_id} was completed in {self.request.seconds_max:g} s"
                 raise self._error(fact, "it runs on: see why in Flink's own page of its checkpoints, then "
                                   "`stateshift resume WORKDIR`")  # fmt: skip
-            self.notes.add(self._note, cancelled=True)
+            self.notes.add(self._note, cancelled=True, completed=completed)
         if self._wait(self._cancelled(), until) is None:
             fact = f"{self.request.job_id} still runs {self.request.seconds_max:g} s after it was cancelled"
             raise self._error(fact, "`stateshift resume WORKDIR` waits for its end again")
-        return self._last()
+        return self._last(int(self._noted.get("completed", 0)))
 
     def _refuse_what_would_be_lost(self) -> None:
         if self.calls.options.get("application"):
@@ -81,29 +92,30 @@ class _Ending:
         noted = self._noted.get("since")
         if noted is None:
             noted = self._job().now
-            self.notes.add(self._note, since=noted)
+            self.notes.add(self._note, begun=time.time(), since=noted)
         return int(noted)
 
-    def _completed(self, since: int) -> Callable[[], bool | None]:
+    def _completed(self, since: int) -> Callable[[], int | None]:
+        """The number of the checkpoint that the job may be ended with."""
         asked: list[str] = []
 
-        def look() -> bool | None:
+        def look() -> int | None:
             job = self._job()
             if job.told in _ENDED:
-                return True  # by somebody, in between: what it completed last is its image
+                return 0  # by somebody, in between: what it completed last is its image
             if job.told == "FINISHED":
                 raise self._error(f"{job.name} ({job.id}) has come to the end of its input: nothing is left to go on",
                                   "its output is complete")  # fmt: skip
-            latest = self.calls.checkpoints(job.id).latest_checkpoint
-            if latest is not None and latest.triggered >= since:
-                return True
             if asked and asked[0]:
-                told = self.calls.triggered_checkpoint(job.id, asked[0])
-                if told is not None and told.cause is not None:
+                told = self.calls.triggered_checkpoint(job.id, asked[0]) or Triggered()
+                if told.cause is not None:
                     raise self._error(f"no checkpoint was completed: {told.cause.fact}", told.cause.hint)
+                if told.checkpoint is not None:
+                    return told.checkpoint
             elif not asked and job.told not in _BEGINS:
                 asked.append(self._ask(job.id))
-            return None
+            latest = self.calls.checkpoints(job.id).latest_checkpoint
+            return latest.id if latest is not None and latest.triggered >= since else None
 
         return look
 
@@ -130,15 +142,19 @@ class _Ending:
 
         return look
 
-    def _last(self) -> str:
-        latest = latest_checkpoint(self.calls, self.request.job_id)
-        if latest is None:
+    def _last(self, completed: int) -> str:
+        def look() -> str | None:
+            latest = self.calls.checkpoints(self.request.job_id).latest_checkpoint
+            return latest.path if latest is not None and latest.id >= completed else None
+
+        path = self._wait(look, time.monotonic() + _LISTED_SECONDS_MAX)
+        if path is None or is_in_memory(path):
             fact = f"{self.request.job_id} has ended, and Flink tells of no checkpoint of it"
             raise self._error(fact, "look for the newest chk- folder of the job: that is its image, for "
                               '"existing_savepoint_paths"')  # fmt: skip
-        return latest
+        return path
 
-    def _wait(self, look: Callable[[], bool | None], until: float) -> bool | None:
+    def _wait(self, look: Callable[[], T | None], until: float) -> T | None:
         patient = through_outages(look, self.calls.outage_seconds)
         return wait_for(patient, max(0.0, until - time.monotonic()), self.interrupt)
 

@@ -87,10 +87,11 @@ class Checkpoints:
 
 @dataclass(frozen=True, slots=True)
 class Triggered:
-    """A savepoint or a checkpoint that was asked for: under way while it has neither, and is not done."""
+    """A savepoint or a checkpoint that was asked for: under way while it has nothing of all that."""
 
     location: str | None = None
     cause: Cause | None = None
+    checkpoint: int | None = None
 
 
 def job_of(told: Mapping[str, Any]) -> Job:
@@ -134,8 +135,10 @@ def triggered_of(told: Mapping[str, Any]) -> Triggered:
 
 def triggered_checkpoint_of(told: Mapping[str, Any]) -> Triggered:
     """Where it is, the list of the job's checkpoints tells."""
-    failure = told["operation"].get("failureCause") if told["status"]["id"] == "COMPLETED" else None
-    return Triggered() if failure is None else _failed(failure)
+    if told["status"]["id"] != "COMPLETED":
+        return Triggered()
+    failure = told["operation"].get("failureCause")
+    return Triggered(checkpoint=int(told["operation"]["checkpointId"])) if failure is None else _failed(failure)
 
 
 def _failed(failure: Mapping[str, Any]) -> Triggered:

@@ -31,6 +31,9 @@ from stateshift.world import World
 
 ENDING = ("Suspend Savepoint", "Terminate Savepoint")
 CLOCKS_APART = 60.0  # seconds that a storage's clock may be behind ours
+LISTED_SECONDS_MAX = 15.0  # after which a cluster lists what was completed
+LOOKED_FOR = 4  # checkpoints that a job may have completed meanwhile, some having failed in between
+_CHECKPOINT = re.compile(r"/chk-(\d+)/?$")
 
 
 class TakesImage(NoFiles):
@@ -162,9 +165,37 @@ class TakeCheckpoint(TakesImage):
 
     def run(self, world: World) -> Evidence:
         began = world.clock.now()
-        request = CheckpointRequest(tag_of(world, self.job_id), self.job_id, self.seconds_max)
-        image = _cluster(world, self.cluster).checkpoint(request)
+        request, cluster = CheckpointRequest(tag_of(world, self.job_id), self.job_id, self.seconds_max), self.cluster
+        image = self._last(world, _cluster(world, cluster).checkpoint(request))
         return {"image": image, "job_id": self.job_id, "at": began, "seconds": world.clock.now() - began}
+
+    def _last(self, world: World, image: str) -> str:
+        """What a cluster lists of a job that has ended may be as old as some seconds: where a later checkpoint lies
+        beside, it is asked again. One that it never lists was not completed, whatever was written of it."""
+        later, until = later_ones(world, image), world.clock.now() + LISTED_SECONDS_MAX
+        while later and world.clock.now() < until:
+            world.check_interrupted()
+            world.clock.sleep(0.2)
+            image = _cluster(world, self.cluster).latest_checkpoint(self.job_id) or image
+            later = [one for one in later if number_of(one) > number_of(image)]
+        return image
+
+
+def number_of(image: str) -> int:
+    """Of a checkpoint that an engine has named after it; else 0."""
+    found = _CHECKPOINT.search(image)
+    return int(found[1]) if found else 0
+
+
+def later_ones(world: World, image: str) -> list[str]:
+    """Checkpoints with metadata that lie beside this one and have one of the next numbers: some may have failed."""
+    found = _CHECKPOINT.search(image)
+    if found is None:
+        return []
+    first, beside = int(found[1]) + 1, image[: found.start()]
+    storage = world.storage(beside)
+    names = [f"chk-{number}" for number in range(first, first + LOOKED_FOR)]
+    return [f"{beside}/{name}" for name in names if storage.stat(f"{name}/{METADATA}") is not None]
 
 
 def ended_with(content: bytes) -> bool:

@@ -59,7 +59,8 @@ class FakeJob:
 @dataclass
 class FakeFlink(StandIn):
     """`refuses` is why the next run is refused; `fails` are the stacks of the next savepoints that fail; `slow` is how
-    often a savepoint is asked about before it is done, `lingers` how often its job after that before it has ended."""
+    often a savepoint is asked about before it is done, `lingers` how often its job after that before it has ended.
+    `stale` is how often a job's checkpoints are told as they were the first time."""
 
     version: str = "2.3.0"
     scheduler: str = "Adaptive"
@@ -76,6 +77,8 @@ class FakeFlink(StandIn):
     lingers: int = 2
     takes_jars: bool = True
     takes_checkpoints: bool = True
+    tells_state: bool = True
+    stale: int = 0
     checkpoints: list[dict[str, Any]] = field(default_factory=list)  # that were asked for
     slots: int = 8
     initializes: int = 0  # how many questions about a job that is INITIALIZING that takes
@@ -172,7 +175,7 @@ class FakeFlink(StandIn):
             return self._savepoints(method, id, rest, body)
         if job is None:
             return 404, errors(f"org.apache.flink.runtime.rest.NotFoundException: Job {id} not found")
-        if job.state == "INITIALIZING" and rest:
+        if job.state == "INITIALIZING" and rest not in ([], ["status"]):
             name = "org.apache.flink.runtime.dispatcher.UnavailableDispatcherOperationException"
             return 500, server_error(f"{name}: It is not available while the JobManager is initializing.")
         match (method, rest):
@@ -189,11 +192,17 @@ class FakeFlink(StandIn):
                 return 202, {}
             case (_, []):
                 return 200, self._told(job)
+            case (_, ["status"]) if self.tells_state:
+                return 200, {"status": job.state}
+            case (_, ["status"]):
+                return 404, {"errors": [f"Not found: /jobs/{id}/status"]}
             case (_, ["checkpoints"]):
+                self.stale -= 1
+                made = job.made if self.stale < 0 else job.made[:1]
                 latest = {"completed": None, "savepoint": None, "restored": job.restored}
-                for one in job.made:
+                for one in made:
                     latest["savepoint" if one["is_savepoint"] else "completed"] = one
-                return 200, {"latest": latest, "history": job.made[::-1]}
+                return 200, {"latest": latest, "history": made[::-1]}
             case (_, ["checkpoints", "config"]):
                 return 200, job.settings
             case (_, ["exceptions"]):

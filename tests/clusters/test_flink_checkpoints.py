@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stateshift.clusters.opening import open_cluster
-from stateshift.clusters.protocol import CheckpointRequest, SavepointCluster
+from stateshift.clusters.protocol import CheckpointRequest, JobState, SavepointCluster
 from stateshift.errors import ClusterError
 from stateshift.spec.model import ClusterSpec
 from tests.clusters.fake_flink import FakeFlink, FakeJob, serving
@@ -47,6 +47,32 @@ def test_one_more_is_completed_and_the_job_is_cancelled(server: FakeFlink, job: 
     assert flink.latest_checkpoint(ID) == f"file:/ck/{ID}/chk-1"
     assert flink.checkpoint(END) == f"file:/ck/{ID}/chk-2"
     assert job.state == "CANCELED" and len(server.checkpoints) == 1
+
+
+def test_a_list_that_is_older_than_what_was_completed_is_asked_for_again(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
+    server.stale = 5
+    assert cluster(server, tmp_path).checkpoint(END) == f"file:/ck/{ID}/chk-2"
+    assert server.stale < 0
+
+
+def test_a_flink_that_does_not_tell_the_state_alone_is_believed_what_it_tells_of_the_job(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
+    server.tells_state = False
+    assert cluster(server, tmp_path).checkpoint(END) == f"file:/ck/{ID}/chk-2"
+    assert job.state == "CANCELED"
+
+
+def test_a_job_that_is_over_is_over_whatever_is_told_of_its_parts(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
+    tell = server._told
+    server._told = lambda told: {**tell(told), "state": "RUNNING"}  # type: ignore[method-assign]
+    flink = cluster(server, tmp_path)
+    assert flink.checkpoint(END) == f"file:/ck/{ID}/chk-2"
+    assert [one.state for one in flink.running(ID)] == [JobState.FAILED]
 
 
 def test_twice_with_one_tag_tells_of_the_same(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from stateshift.spec import Spec, parse_spec
 from stateshift.storage.protocol import Storage
 from tests.contracts.faulty import Effects, Faulty, Killed, at
 from tests.engines.flink import golden
+from tests.support.checkpoints import put
 from tests.support.ground import Ground
 from tests.support.living_flink import LivingFlinkJob
 
@@ -190,6 +191,30 @@ def test_a_checkpoint_that_is_gone_by_the_time_it_is_looked_at_is_asked_for_agai
     stage.flink.latest_checkpoint = lambda job_id: answers.pop(0) if len(answers) > 1 else answers[0]  # type: ignore[method-assign]
     warm, _, move = stage.ground.propose(spec_of()).plans
     assert warm.files == 15 and move.epoch == stage.job.number == 8
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_checkpoint_that_is_completed_while_the_job_is_cancelled_is_its_image(tmp_path: Path, listed: bool) -> None:
+    """The cluster's list of them is some seconds old. One that was written and never listed was not completed."""
+    stage = Stage(tmp_path)
+
+    def complete() -> str:
+        first = stage.job.complete()
+        if listed:
+            answers.extend([first, first, stage.job.complete()])
+        else:
+            put(stage.ground.disk.open(stage.job.folder), f"chk-{stage.job.number + 2}/_metadata", b"half")
+            answers.append(first)
+        stage.job.running = False
+        return first
+
+    answers = list[str]()
+    stage.flink.complete = complete
+    usual, stage.flink.latest_checkpoint = stage.flink.latest_checkpoint, lambda job_id: (  # type: ignore[method-assign]
+        usual(job_id) if not answers else answers.pop(0) if len(answers) > 1 else answers[0]
+    )
+    assert stage.apply().state == "finished"
+    stage.arrived()
 
 
 def not_confirmed(stage: Stage) -> None:
