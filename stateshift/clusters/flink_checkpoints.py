@@ -12,7 +12,8 @@ Flink deletes the checkpoints of a job that is cancelled unless they are to be r
 completed since we began is as good as the one that we ask for, and before 1.17 Flink cannot be asked: then the next one
 in its own time is waited for. Between the last checkpoint and the end the job may complete yet another, which takes the
 place of the former: which one it is, is read when it has ended. Flink's list of them may then be some seconds old, and
-is asked for again as long as it does not have the one that we know of.
+not have the one that we know of, which lies beside the others under its number. Who can look there sees whether there
+is yet another.
 """
 
 from __future__ import annotations
@@ -143,9 +144,14 @@ class _Ending:
         return look
 
     def _last(self, completed: int) -> str:
+        """By Flink's list; where that is older than what it has told to be completed, by that one's number."""
+
         def look() -> str | None:
             latest = self.calls.checkpoints(self.request.job_id).latest_checkpoint
-            return latest.path if latest is not None and latest.id >= completed else None
+            if latest is None or latest.id >= completed:
+                return None if latest is None else latest.path
+            folder, number, _ = latest.path.rpartition(f"/chk-{latest.id}")
+            return f"{folder}/chk-{completed}" if number and latest.path.endswith(number) else None
 
         path = self._wait(look, time.monotonic() + _LISTED_SECONDS_MAX)
         if path is None or is_in_memory(path):

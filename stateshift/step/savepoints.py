@@ -54,8 +54,7 @@ class TakesImage(NoFiles):
     def run(self, world: World) -> Evidence: ...
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
-        there = world.storage(evidence["image"]).stat(METADATA) is not None
-        return [] if there else [Discrepancy(evidence["image"], "the image", "nothing")]
+        return [] if _is_there(world, evidence["image"]) else [Discrepancy(evidence["image"], "the image", "nothing")]
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         """Start the job again from its image, which is left where it is."""
@@ -170,15 +169,19 @@ class TakeCheckpoint(TakesImage):
         return {"image": image, "job_id": self.job_id, "at": began, "seconds": world.clock.now() - began}
 
     def _last(self, world: World, image: str) -> str:
-        """What a cluster lists of a job that has ended may be as old as some seconds: where a later checkpoint lies
-        beside, it is asked again. One that it never lists was not completed, whatever was written of it."""
+        """What a cluster lists of a job that has ended may be as old as some seconds: where this one is not there, or a
+        later one lies beside, it is asked again. One that it never lists was not completed, whatever was written."""
         later, until = later_ones(world, image), world.clock.now() + LISTED_SECONDS_MAX
-        while later and world.clock.now() < until:
+        while (later or not _is_there(world, image)) and world.clock.now() < until:
             world.check_interrupted()
             world.clock.sleep(0.2)
             image = _cluster(world, self.cluster).latest_checkpoint(self.job_id) or image
             later = [one for one in later if number_of(one) > number_of(image)]
         return image
+
+
+def _is_there(world: World, image: str) -> bool:
+    return world.storage(image).stat(METADATA) is not None
 
 
 def number_of(image: str) -> int:

@@ -53,8 +53,14 @@ def test_a_list_that_is_older_than_what_was_completed_is_asked_for_again(
     server: FakeFlink, job: FakeJob, tmp_path: Path
 ) -> None:
     server.stale = 5
+    job.made[0]["external_path"] = "file:/elsewhere/first"
     assert cluster(server, tmp_path).checkpoint(END) == f"file:/ck/{ID}/chk-2"
     assert server.stale < 0
+
+
+def test_what_was_completed_is_known_before_it_is_listed(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+    server.stale = 100
+    assert cluster(server, tmp_path).checkpoint(END) == f"file:/ck/{ID}/chk-2"
 
 
 def test_a_flink_that_does_not_tell_the_state_alone_is_believed_what_it_tells_of_the_job(
