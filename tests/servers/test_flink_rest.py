@@ -104,7 +104,7 @@ def test_a_job_that_is_stopped_with_a_savepoint_goes_on_from_it_with_nothing_los
     runs(flink, first.tag)
     request = stopping(id, tmp_path, native=native)
     location = flink.savepoint(request)
-    assert real.ask(f"/jobs/{id}")["state"] == "FINISHED"
+    assert real.state(id) == "FINISHED"
     assert opened(real, tmp_path / "elsewhere").savepoint(request) == location
     end = len(written(tmp_path)) + 50
     second = counting(real, tmp_path, "--hold", str(end), tag="run-1.again", at=location, parallelism=3)
@@ -147,7 +147,7 @@ def test_what_runs_is_found_by_id_and_by_name_and_two_of_a_name_are_not_confused
     assert id in raised.value.fact and other in raised.value.fact
     assert elsewhere.find_source(replace(by_name, options={"job_id": other})).id == other
     assert not elsewhere.stop(replace(by_name, options={"job_ids": [id, other]})).state.alive
-    assert {real.ask(f"/jobs/{one}")["state"] for one in (id, other)} == {"CANCELED"}
+    assert {real.state(one) for one in (id, other)} == {"CANCELED"}
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_each_kind_of_savepoint_is_taken_once_for_its_tag(
     id = begun(flink, counting(real, tmp_path))
     request = stopping(id, tmp_path, **change)
     location = flink.savepoint(request)
-    assert real.ask(f"/jobs/{request.job_id}")["state"] == state
+    assert real.state(request.job_id) == state
     assert flink.savepoint(request) == location
     assert len(list((tmp_path / "savepoints").iterdir())) == 1
 
@@ -175,7 +175,7 @@ def test_a_savepoint_that_fails_stops_nothing_and_is_asked_for_again(
         with pytest.raises(ClusterError, match="Failed to create savepoint directory") as raised:
             flink.savepoint(request)
         assert "may write to" in str(raised.value.hint)
-    assert real.ask(f"/jobs/{request.job_id}")["state"] == "RUNNING"
+    assert real.state(request.job_id) == "RUNNING"
     assert flink.savepoint(replace(request, directory=tmp_path.as_uri())).startswith(f"file:{tmp_path}/savepoint-")
 
 
@@ -186,7 +186,7 @@ def test_a_job_on_forst_is_stopped_natively_and_no_other_way(real: Cluster, flin
     request = stopping(id, tmp_path)
     with pytest.raises(ClusterError, match="ForSt, which writes no canonical savepoint"):
         flink.savepoint(request)
-    assert real.ask(f"/jobs/{request.job_id}")["state"] == "RUNNING"
+    assert real.state(request.job_id) == "RUNNING"
     assert not (tmp_path / "savepoints").exists()
     assert flink.savepoint(replace(request, native=True)).startswith(f"file:{tmp_path}/savepoints/savepoint-")
 
@@ -237,7 +237,7 @@ def test_a_job_without_slots_is_queued_and_one_that_restarts_over_and_over_says_
 ) -> None:
     wide = counting(real, tmp_path, tag="wide", parallelism=20)
     id = flink.submit(wide)
-    until(lambda: real.ask(f"/jobs/{id}")["state"] == "RUNNING")
+    until(lambda: real.state(id) == "RUNNING")
     status = flink.find(wide.tag)
     assert (status.state, status.detail) == (JobState.QUEUED, "waits for slots")
     assert not flink.progress(wide.tag).running
@@ -302,7 +302,7 @@ def test_killed_at_any_moment_one_job_runs_and_one_savepoint_is_taken(
         killed_while(lambda request=request: flink.savepoint(request), chance.uniform(0.0, 1.0))
         location = flink.savepoint(request)
         assert [f"file:{path}" for path in (folder / "savepoints").iterdir()] == [location]
-        assert real.ask(f"/jobs/{id}")["state"] == "FINISHED"
+        assert real.state(id) == "FINISHED"
 
 
 def killed_while(act: Callable[[], object], seconds: float) -> None:
