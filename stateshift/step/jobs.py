@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
 from stateshift.errors import AlreadyThere, ClusterError, StalePlan
 from stateshift.formats.marks import fence_owner, fence_text
+from stateshift.step.at_once import each
 from stateshift.step.marks import NoFiles, content_of, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.world import World
@@ -112,19 +113,29 @@ class FenceSource(NoFiles):
         return f"fence {self.location} ({', '.join(self.paths)})"
 
     def run(self, world: World) -> Evidence:
-        storage, taken = world.storage(self.location), list[str]()
-        text = fence_text(world.run).encode()
-        for path in self.paths:
-            world.check_interrupted()
+        """At once, where each waits for a network: the job is down meanwhile. It may have gone on, and a fence before
+        the commit of the batch that it is in would kill it: so all are looked at before the first is put up."""
+        storage, text = world.storage(self.location), fence_text(world.run).encode()
+
+        def refuse_others(path: str) -> None:
+            found = content_of(storage, path)
+            if found not in (None, text):
+                raise _taken(f"{self.location}/{path}", found)
+
+        def take(path: str) -> None:
             try:
                 storage.create(path, text)
-            except AlreadyThere as error:
-                found = content_of(storage, path)
-                if found != text:
-                    for ours in reversed(taken):
-                        storage.remove(ours)
-                    raise _taken(f"{self.location}/{path}", found) from error
-            taken.append(path)
+            except AlreadyThere:
+                refuse_others(path)
+
+        try:
+            each(world, self.paths, refuse_others, storage)
+            each(world, self.paths, take, storage)
+        except StalePlan:
+            for path in reversed(self.paths):
+                if content_of(storage, path) == text:
+                    storage.remove(path)
+            raise
         return {"fenced": list(self.paths), "undo": "remove these files"}
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
