@@ -6,6 +6,7 @@
     retired(configuration, frontier)    without what no time from the frontier on can need
     split(configuration)                each bin cut in halves; the function of a *key* stays the same
     merged(configuration)               two halves made one bin again, where they are together at all times
+    resized(configuration, bins)        as often as it takes
 
     history   per bin, ascending in time:   ((0, 0),), ((0, 1), (45, 0)), …
                                                         worker 1 first, worker 0 from time 45 on
@@ -24,6 +25,7 @@ from stateshift.errors import Complaint, SpecError
 from stateshift.strategies.bins import BINS_MAX, bin_of, is_count, not_a_count
 
 Time = int
+BEGIN: Time = -1  # what a job begins with was so before its first time, which is 0
 
 
 class Update(NamedTuple):
@@ -44,11 +46,12 @@ History = tuple[Since, ...]
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """`history` has for each bin at least one entry, the first of them at or before `since`."""
+    """`history` has for each bin at least one entry, the first of them at or before `since`: the earliest time that can
+    be asked for. Updates lie after it, so that it is always known where a bin moves from."""
 
     workers: int
     history: tuple[History, ...]
-    since: Time = 0
+    since: Time = BEGIN
 
     @property
     def bins(self) -> int:
@@ -62,9 +65,13 @@ class Configuration:
     def worker(self, time: Time, bin: int) -> int:
         return _worker(self.history[bin], time)
 
+    def bin_of(self, hashed: int) -> int:
+        """The bin of a key, by its hash."""
+        return bin_of(hashed, self.bins)
+
     def worker_of(self, time: Time, hashed: int) -> int:
         """Where a key is at a time, by its hash."""
-        return self.worker(time, bin_of(hashed, self.bins))
+        return self.worker(time, self.bin_of(hashed))
 
     def at(self, time: Time) -> tuple[int, ...]:
         """The worker of every bin at a time."""
@@ -77,7 +84,7 @@ class Configuration:
         return tuple((bin, before, after) for bin, before, after in found if before != after)
 
 
-def configured(assigned: Sequence[int], workers: int, since: Time = 0) -> Configuration:
+def configured(assigned: Sequence[int], workers: int, since: Time = BEGIN) -> Configuration:
     """The configuration that begins with a worker for each bin."""
     found = _assignment_complaints(assigned, workers)
     if found:
@@ -92,16 +99,21 @@ def evenly(bins: int, workers: int) -> Configuration:
     return configured([bin % workers for bin in range(bins)], workers)
 
 
-def updated(configuration: Configuration, updates: Iterable[Update]) -> Configuration:
-    """With these updates; refused with all that is wrong with any of them."""
-    updates = tuple(updates)
-    found = tuple(chain.from_iterable(_complaints(configuration, updates)))
-    if found:
-        raise SpecError(found, hint="updates go on from the configuration that there is, in the order of their times")
-    history = list(configuration.history)
+def updated(configuration: Configuration, updates: Iterable[Update], bins: int | None = None) -> Configuration:
+    """With these updates; refused with all that is wrong with any of them. Updates that speak of more `bins` than there
+    are split them; those that speak of fewer hold for all bins that theirs have been split into."""
+    updates, bins = tuple(updates), bins or configuration.bins
+    if found := complaints(configuration, updates, bins):
+        raise SpecError(found, hint=HINT)
+    configuration = resized(configuration, max(configuration.bins, bins))
+    history, parts = list(configuration.history), configuration.bins // bins
     for time, bin, worker in updates:
-        history[bin] = _with(history[bin], Since(time, worker))
+        for part in range(bin * parts, (bin + 1) * parts):
+            history[part] = _with(history[part], Since(time, worker))
     return replace(configuration, history=tuple(history))
+
+
+HINT = "updates go on from the configuration that there is, in the order of their times"
 
 
 def retired(configuration: Configuration, frontier: Time) -> Configuration:
@@ -135,6 +147,28 @@ def merged(configuration: Configuration) -> Configuration:
     return replace(configuration, history=tuple(_plain(low) for low in halves[0]))
 
 
+def resized(configuration: Configuration, bins: int) -> Configuration:
+    """Split or merged until there are so many bins."""
+    if not is_count(bins):
+        raise SpecError((Complaint("/bins", not_a_count(bins), bins, "a power of two"),))
+    while configuration.bins != bins:
+        configuration = split(configuration) if configuration.bins < bins else merged(configuration)
+    return configuration
+
+
+def complaints(
+    configuration: Configuration, updates: Sequence[Update], bins: int, frontier: Time = 0
+) -> tuple[Complaint, ...]:
+    """What is wrong with updates in terms of `bins` that come at a frontier."""
+    if not is_count(bins):
+        return (Complaint("/bins", not_a_count(bins), bins, "a power of two"),)
+    parts = max(1, configuration.bins // bins)
+    latest = [h[-1].time for h in resized(configuration, max(configuration.bins, bins)).history]
+    coarse = [max(latest[first : first + parts]) for first in range(0, len(latest), parts)]
+    earliest = max(configuration.since + 1, frontier)
+    return tuple(chain.from_iterable(_complaints(configuration, updates, coarse, earliest)))
+
+
 def _worker(history: History, time: Time) -> int:
     index = bisect_right(history, time, key=lambda entry: entry.time) - 1
     assert index >= 0, "a time that is retired"
@@ -156,18 +190,20 @@ def _plain(history: History) -> History:
     return history[:1] + tuple(b for a, b in pairwise(history) if a.worker != b.worker)
 
 
-def _complaints(configuration: Configuration, updates: Sequence[Update]) -> Iterable[list[Complaint]]:
-    latest, said = [h[-1].time for h in configuration.history], configuration.since
+def _complaints(
+    configuration: Configuration, updates: Sequence[Update], latest: Sequence[Time], said: Time
+) -> Iterable[list[Complaint]]:
+    """`latest` has the time of each bin's last update, `said` the earliest that there may be."""
     told: dict[tuple[Time, int], int] = {}
     for index, (time, bin, worker) in enumerate(updates):
         found = []
         if time < said:
             found.append(Complaint(f"/{index}/time", f"time runs backwards, from {said} to {time}", time))
-        elif 0 <= bin < configuration.bins and time < latest[bin]:
+        elif 0 <= bin < len(latest) and time < latest[bin]:
             message = f"bin {bin} has an update of time {latest[bin]} already, and time runs backwards to {time}"
             found.append(Complaint(f"/{index}/time", message, time))
-        if not 0 <= bin < configuration.bins:
-            found.append(Complaint(f"/{index}/bin", f"there is no bin {bin} among {configuration.bins}", bin))
+        if not 0 <= bin < len(latest):
+            found.append(Complaint(f"/{index}/bin", f"there is no bin {bin} among {len(latest)}", bin))
         if not 0 <= worker < configuration.workers:
             found.append(unknown_worker(f"/{index}/worker", worker, configuration.workers))
         if told.setdefault((time, bin), worker) != worker:

@@ -75,7 +75,7 @@ def planned(lines: Sequence[Line], workers: int) -> tuple[Configuration, tuple[t
         if moves := moves_between(assigned, after):
             steps.append((line.time, moves))
         assigned = after
-    return configured(first.workers, workers, first.time), tuple(steps)
+    return configured(first.workers, workers, first.time - 1), tuple(steps)
 
 
 def as_lines(before: Sequence[int], start: Time, steps: Sequence[Step], time: Time) -> tuple[Line, ...]:

@@ -133,6 +133,22 @@ def test_everything_wrong_with_updates_is_told_at_once_and_nothing_else() -> Non
     assert _complaints(updated, before, [Update(7, 1, 1)])[0][0] == "/0/time"
 
 
+def test_an_update_of_a_time_that_is_retired_would_hide_a_move_and_is_refused() -> None:
+    before = retired(evenly(4, 2), 5)
+    assert _complaints(updated, before, [Update(5, 0, 1)]) == [("/0/time", "time runs backwards, from 6 to 5")]
+    assert updated(before, [Update(6, 0, 1)]).moved(6) == ((0, 0, 1),)
+    assert updated(evenly(4, 2), [Update(0, 0, 1)]).moved(0) == ((0, 0, 1),)
+
+
+@pytest.mark.row("M-24")
+def test_updates_may_speak_of_more_bins_than_there_are_and_of_fewer() -> None:
+    finer = updated(evenly(2, 2), [Update(5, 1, 1)], bins=4)
+    assert finer.at(5) == (0, 1, 1, 1)
+    assert updated(finer, [Update(6, 0, 1)], bins=1).at(6) == (1, 1, 1, 1)
+    assert _complaints(updated, finer, [Update(6, 2, 0)], 2) == [("/0/bin", "there is no bin 2 among 2")]
+    assert _complaints(updated, finer, [Update(6, 0, 0)], 3)[0][0] == "/bins"
+
+
 def test_more_bins_than_a_routing_table_bears_are_refused() -> None:
     assert _complaints(split, evenly(BINS_MAX, 1))[0][0] == "/bins"
     assert _complaints(merged, evenly(1, 1))[0][0] == "/bins"
