@@ -15,22 +15,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stateshift.strategies.cost import Ground, Prediction, even_state, predict
 from stateshift.strategies.moves import moves_between
 from stateshift.strategies.steps import AllAtOnce, Batched, Fluid, Optimised, Strategy, in_steps
 
-WORKERS = 16
-WORKERS_OVER_BINS = 8
 KEY_BYTES = 8.0  # a u64 in a dense array
-RATE = 4e6
 M = 1e6
 
-# Assumed: 10 Gbit/s shared by the four workers of a machine; and twice what a worker has to do at 16 M records a
-# second, up to which the paper sees no change.
-BANDWIDTH = 10e9 / 8 / 4
-CAPACITY = 2e6
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is held. Assumed are 10 Gbit/s shared by the four workers of a machine, and twice what a worker has to do at
+    16 M records a second, up to which the paper sees no change."""
+
+    workers: int = 16
+    rate: float = 4 * M
+    bandwidth: float = 10e9 / 8 / 4
+    capacity: float = 2 * M
+    step_seconds: float = 0.0001
+
+
+PAPER = Setting()
+PAPER_BINS = replace(PAPER, workers=8)
 
 STRATEGIES: tuple[Strategy, ...] = (AllAtOnce(), Batched(4), Optimised(), Fluid())
 BINS = tuple(4**n for n in range(2, 8))
@@ -47,42 +55,42 @@ class Point:
     prediction: Prediction
 
 
-def over_bins(
-    strategy: Strategy, gap_seconds_max: float = math.inf, workers: int = WORKERS_OVER_BINS, **ground: float
-) -> list[Point]:
-    return [Point(bins, rebalanced(strategy, bins, 4096 * M, gap_seconds_max, workers, **ground)) for bins in BINS]
+def over_bins(strategy: Strategy, gap: float = math.inf, setting: Setting = PAPER_BINS) -> list[Point]:
+    return [Point(bins, rebalanced(strategy, bins, 4096 * M, gap, setting)) for bins in BINS]
 
 
-def over_keys(strategy: Strategy, gap_seconds_max: float = math.inf, **ground: float) -> list[Point]:
-    return [Point(keys, rebalanced(strategy, 4096, keys, gap_seconds_max, **ground)) for keys in KEYS]
+def over_keys(strategy: Strategy, gap: float = math.inf, setting: Setting = PAPER) -> list[Point]:
+    return [Point(keys, rebalanced(strategy, 4096, keys, gap, setting)) for keys in KEYS]
 
 
-def over_both(strategy: Strategy, gap_seconds_max: float = math.inf, **ground: float) -> list[Point]:
-    return [Point(bins, rebalanced(strategy, bins, 4 * M * bins, gap_seconds_max, **ground)) for bins in BOTH]
+def over_both(strategy: Strategy, gap: float = math.inf, setting: Setting = PAPER) -> list[Point]:
+    return [Point(bins, rebalanced(strategy, bins, 4 * M * bins, gap, setting)) for bins in BOTH]
 
 
-def over_rates(strategy: Strategy | None, gap_seconds_max: float = math.inf) -> list[Point]:
+def over_rates(strategy: Strategy | None, gap: float = math.inf, setting: Setting = PAPER) -> list[Point]:
     """Without a strategy nothing moves."""
-    return [Point(rate, rebalanced(strategy, 4096, 16384 * M, gap_seconds_max, rate=rate)) for rate in RATES]
+    settings = (replace(setting, rate=rate) for rate in RATES)
+    return [Point(one.rate, rebalanced(strategy, 4096, 16384 * M, gap, one)) for one in settings]
 
 
 def rebalanced(
-    strategy: Strategy | None,
-    bins: int,
-    keys: float,
-    gap_seconds_max: float = math.inf,
-    workers: int = WORKERS,
-    **ground: float,
+    strategy: Strategy | None, bins: int, keys: float, gap: float = math.inf, setting: Setting = PAPER
 ) -> Prediction:
-    """A quarter of the state moves back to where it was; `ground` has what is not as in the paper."""
-    before, after = skewed(bins, workers), [bin % workers for bin in range(bins)]
+    """A quarter of the state moves back to where it was. `gap` is the longest between two steps, in seconds."""
+    before, after = skewed(bins, setting.workers), [bin % setting.workers for bin in range(bins)]
     steps = in_steps(strategy, moves_between(before, after)) if strategy else ()
-    told = {"rate": RATE, "bandwidth": BANDWIDTH, "capacity": CAPACITY, **ground}
-    begin = before if strategy else after
-    return predict(steps, Ground(tuple(begin), even_state(bins, keys, KEY_BYTES), **told), gap_seconds_max)
+    ground = Ground(
+        assigned=tuple(before if strategy else after),
+        state_bytes=even_state(bins, keys, KEY_BYTES),
+        rate=setting.rate,
+        bandwidth=setting.bandwidth,
+        capacity=setting.capacity,
+        step_seconds=setting.step_seconds,
+    )
+    return predict(steps, ground, gap)
 
 
-def skewed(bins: int, workers: int = WORKERS) -> list[int]:
+def skewed(bins: int, workers: int) -> list[int]:
     """Every second bin of the first half is away, at a worker that is half of them further on."""
     return [_away(bin, workers) if bin < bins // 2 else bin % workers for bin in range(bins)]
 

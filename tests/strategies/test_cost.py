@@ -14,7 +14,7 @@ from stateshift.strategies.cost import Ground, Prediction, drain_seconds, even_s
 from stateshift.strategies.moves import Move, moves_between
 from stateshift.strategies.steps import AllAtOnce, Batched, Fluid, Optimised, Strategy, in_steps
 from stateshift.strategies.sweeps import (
-    CAPACITY,
+    PAPER,
     STRATEGIES,
     flat_up_to,
     over_bins,
@@ -69,7 +69,7 @@ def migrations(draw: st.DrawFn) -> tuple[tuple[Move, ...], Ground]:
     assigned = st.lists(st.integers(0, workers - 1), min_size=bins, max_size=bins)
     before, after = draw(assigned), draw(assigned)
     state = draw(st.lists(st.floats(1, 1e6), min_size=bins, max_size=bins))
-    ground = Ground(tuple(before), tuple(state), rate=100.0, bandwidth=1e4, capacity=draw(st.floats(101, 1e4)))
+    ground = Ground(tuple(before), tuple(state), rate=100.0, bandwidth=1e4, capacity=draw(st.floats(200, 1e4)))
     return moves_between(before, after), ground
 
 
@@ -77,9 +77,11 @@ def migrations(draw: st.DrawFn) -> tuple[tuple[Move, ...], Ground]:
 def test_no_strategy_is_worse_than_all_at_once_but_in_how_long_it_takes(
     migration: tuple[tuple[Move, ...], Ground], strategy: Strategy
 ) -> None:
+    """But for what a record takes when nothing moves: on the way, one worker may have more than before or after."""
     moves, ground = migration
+    quiet = 1 / (ground.capacity - ground.rate)
     fine, once = (predict(in_steps(s, moves), ground, math.inf) for s in (strategy, AllAtOnce()))
-    assert fine.latency_seconds_max <= once.latency_seconds_max * (1 + 1e-9)
+    assert fine.latency_seconds_max <= once.latency_seconds_max * (1 + 1e-9) + quiet
     assert fine.extra_bytes <= once.extra_bytes * (1 + 1e-9)
     assert fine.seconds >= once.seconds * (1 - 1e-9)
 
@@ -103,7 +105,7 @@ def test_latency_falls_with_the_number_of_bins_but_not_all_at_once(gap: float) -
     for strategy in FINE:
         assert slope(over_bins(strategy, gap)) == pytest.approx(-1, abs=0.1), strategy
     assert slope(over_bins(AllAtOnce(), gap)) == pytest.approx(0, abs=0.05)
-    assert slope(over_bins(AllAtOnce(), gap, workers=16)) == pytest.approx(-0.07, abs=0.005)
+    assert slope(over_bins(AllAtOnce(), gap, PAPER)) == pytest.approx(-0.07, abs=0.005)
 
 
 @pytest.mark.row("M-21")
@@ -123,8 +125,8 @@ def test_with_as_many_keys_in_each_bin_latency_stays_where_it_is_but_not_all_at_
 
 def test_where_something_else_takes_the_time_the_slopes_are_others() -> None:
     """They come of the model: a step of a second for itself hides its state, and many bins gain nothing."""
-    assert slope(over_bins(Fluid(), step_seconds=1.0)) > -0.5
-    assert slope(over_keys(Fluid(), step_seconds=1.0)) < 0.5
+    assert slope(over_bins(Fluid(), setting=replace(PAPER, step_seconds=1.0))) > -0.5
+    assert slope(over_keys(Fluid(), setting=replace(PAPER, step_seconds=1.0))) < 0.5
 
 
 def test_durations_stay_while_bins_grow_and_grow_with_the_keys() -> None:
@@ -160,7 +162,7 @@ def test_all_at_once_needs_a_copy_of_what_it_moves_and_steps_do_not() -> None:
 
 
 def test_a_quarter_of_the_bins_is_away() -> None:
-    moves = moves_between(skewed(4096), [bin % 16 for bin in range(4096)])
+    moves = moves_between(skewed(4096, 16), [bin % 16 for bin in range(4096)])
     assert len(moves) == 1024
     assert {move.source % 2 for move in moves} == {0}
     assert {move.target % 2 for move in moves} == {1}
@@ -176,4 +178,3 @@ def test_a_ground_that_cannot_be_is_refused_with_all_of_it() -> None:
 
 def test_a_worker_that_cannot_keep_up_never_gets_done() -> None:
     assert predict([SPREAD], replace(GROUND, capacity=20.0)).latency_seconds_max == math.inf
-    assert CAPACITY > 1e6
