@@ -14,8 +14,12 @@
     steps           the strategies: all at once, fluid, batched, optimised
     rollout         when a step may start: flow control, drain gaps, moves prepared for a future time
     plan_file       the file format of Megaphone's experiments
+    messages        what workers of a migrating operator are told and tell each other
     worker          the protocol, one worker of it: F routes and moves, S installs and applies
-    cost            latency, duration and memory of each strategy, before anything moves
+    network         workers and their channels, as one value: a world in which every order can be tried
+    promises        what a migration promises, held against what was done
+    cost            latency, duration and memory of a strategy's steps, before anything moves
+    sweeps          the published experiments on the cost model
 
 The protocol, the strategies and the file format are those of Megaphone (PVLDB 12(9), 2019): the rows M-1 to M-25.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.errors import SpecError
@@ -39,6 +39,7 @@ def test_a_bin_is_the_leading_bits_of_a_hash() -> None:
 
 
 @given(hashed=HASHES, bits=st.integers(0, 19))
+@settings(deadline=None)
 def test_the_halves_of_a_bin_lie_beside_each_other(hashed: int, bits: int) -> None:
     assert bin_of(hashed, 2 << bits) // 2 == bin_of(hashed, 1 << bits)
     assert bits_of(1 << bits) == bits
@@ -55,6 +56,7 @@ def test_an_update_holds_from_its_time_on_until_the_next_one() -> None:
 
 
 @given(configurations(), st.integers(0, 45), st.integers(0, 45))
+@settings(deadline=None)
 @pytest.mark.row("M-1")
 def test_what_is_retired_changes_no_time_that_is_left(configuration: Configuration, frontier: int, later: int) -> None:
     left = retired(configuration, frontier)
@@ -76,6 +78,7 @@ def test_a_retired_time_is_nobodys_question() -> None:
 
 
 @given(configurations(), HASHES, st.integers(0, 45))
+@settings(deadline=None)
 @pytest.mark.row("M-24")
 def test_a_split_moves_no_key_at_any_time(configuration: Configuration, hashed: int, time: int) -> None:
     halves = split(configuration)

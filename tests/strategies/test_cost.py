@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.errors import SpecError
@@ -74,6 +74,7 @@ def migrations(draw: st.DrawFn) -> tuple[tuple[Move, ...], Ground]:
 
 
 @given(migrations(), st.sampled_from(FINE))
+@settings(deadline=None)
 def test_no_strategy_is_worse_than_all_at_once_but_in_how_long_it_takes(
     migration: tuple[tuple[Move, ...], Ground], strategy: Strategy
 ) -> None:
@@ -87,6 +88,7 @@ def test_no_strategy_is_worse_than_all_at_once_but_in_how_long_it_takes(
 
 
 @given(migrations(), st.sampled_from(STRATEGIES), st.floats(0, 100))
+@settings(deadline=None)
 def test_a_longer_gap_never_makes_a_record_wait_longer(
     migration: tuple[tuple[Move, ...], Ground], strategy: Strategy, gap: float
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.errors import SpecError
@@ -70,6 +70,7 @@ def plans(draw: st.DrawFn) -> tuple[Line, ...]:
 
 
 @given(plans())
+@settings(deadline=None)
 def test_a_plan_comes_back_from_its_file_as_it_was(lines: tuple[Line, ...]) -> None:
     assert decode_plan_file(encode_plan_file(lines)) == lines
 
@@ -134,6 +135,7 @@ def test_a_file_that_is_none_is_refused_on_line_1(text: str, told: str) -> None:
 
 
 @given(st.text(alphabet="MD 0123456789\n-x", max_size=60))
+@settings(deadline=None)
 def test_whatever_is_in_a_file_it_is_a_plan_or_refused(text: str) -> None:
     try:
         lines = decode_plan_file(text)

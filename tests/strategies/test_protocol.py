@@ -61,6 +61,7 @@ class Watch:
     def __init__(self) -> None:
         self.seen = Counter[str]()
         self.before: tuple[int, ...] = ()
+        self.bins: tuple[int, ...] = ()
         self.count = 0
 
     def __call__(self, now: Network) -> None:
@@ -73,6 +74,10 @@ class Watch:
             assert not list(_behind_its_progress(messages)), "a channel promised that this would not come"
             self.seen["states on their way"] += sum(isinstance(m, Moved) and bool(m.states) for m in messages)
             self.seen["pending on their way"] += sum(isinstance(m, Moved) and bool(m.pending) for m in messages)
+        bins = tuple(worker.f.configuration.bins for worker in now.workers)
+        self.seen["bins split"] += sum(a < b for a, b in zip(self.bins, bins, strict=False))
+        self.seen["bins merged"] += sum(a > b for a, b in zip(self.bins, bins, strict=False))
+        self.bins = bins
         self.seen["buffered"] += sum(len(worker.f.buffered) for worker in now.workers)
         self.before, self.count = now.frontiers, len(now.applied)
 
@@ -85,14 +90,13 @@ def test_a_migration_is_correct_in_place_and_complete_in_every_order(seed: int) 
     print(f"seed: {seed}")
     chance, watched = random.Random(seed), Watch()
     for number in range(WALKS):
-        job, watched.before, watched.count = a_job(chance), (), 0
+        job, watched.before, watched.bins, watched.count = a_job(chance), (), (), 0
         end = walk(job, chance, watched)
         assert list(_broken(job, end)) == [], f"walk {number} of seed {seed}"
         watched.seen["applied"] += len(end.applied)
-        watched.seen["bins split"] += end.workers[0].f.configuration.bins > job.begin.bins
     print(dict(watched.seen))
     wanted = {"applied": 10 * WALKS, "states on their way": WALKS, "pending on their way": WALKS // 10,
-              "buffered": WALKS, "bins split": WALKS // 10}  # fmt: skip
+              "buffered": WALKS, "bins split": WALKS, "bins merged": WALKS // 10}  # fmt: skip
     assert not {what: watched.seen[what] for what, least in wanted.items() if watched.seen[what] < least}
 
 

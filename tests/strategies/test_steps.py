@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.errors import SpecError
@@ -112,6 +112,7 @@ def moves(draw: st.DrawFn) -> tuple[Move, ...]:
 @pytest.mark.row("M-3")
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
 @given(moves=moves())
+@settings(deadline=None)
 def test_every_strategy_makes_every_move_once(strategy: Strategy, moves: tuple[Move, ...]) -> None:
     steps = in_steps(strategy, moves)
     assert sorted(move for step in steps for move in step) == sorted(moves)
@@ -120,6 +121,7 @@ def test_every_strategy_makes_every_move_once(strategy: Strategy, moves: tuple[M
 
 @pytest.mark.row("M-3")
 @given(moves=moves(), count=st.integers(1, 9))
+@settings(deadline=None)
 def test_steps_are_as_many_and_as_large_as_the_strategy_says(moves: tuple[Move, ...], count: int) -> None:
     sizes = [[len(step) for step in in_steps(s, moves)] for s in (AllAtOnce(), Fluid(), Batched(count))]
     assert sizes[0] == ([len(moves)] if moves else [])

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from stateshift.errors import SpecError
 from stateshift.strategies.configuration import Configuration, Time, Update, configured, updated
 from stateshift.strategies.messages import Control, Data, Folded, Key, Logic, Record, Resize, State, Value
 from stateshift.strategies.network import Channel, Network, deliver, network, told
@@ -121,10 +123,13 @@ def deliver_any(found: Network, chance: random.Random) -> Network:
 
 
 def _resized(found: Network, number: int, chance: random.Random) -> Network:
-    """Now and then a worker splits its bins, alone and unasked."""
+    """Now and then a worker splits its bins, or merges them where it may, alone and unasked."""
     bins = found.workers[number].f.configuration.bins
     if chance.random() < 0.05 and bins < 64:
         return told(found, number, Resize(2 * bins))
+    if chance.random() < 0.1 and bins > 1:
+        with suppress(SpecError):  # halves that are apart
+            return told(found, number, Resize(bins // 2))
     return found
 
 
