@@ -56,8 +56,8 @@ def advance(rollout: Rollout, now: Time, frontier: Time) -> tuple[Rollout, tuple
 
 
 def prepared(steps: tuple[Step, ...], start: Time, every: Time) -> tuple[Update, ...]:
-    """All steps' updates, the first for `start` and one `every` so much time. They need no answer, and so have no flow
-    control but the protocol's own: a step waits for the one before wherever they share a bin."""
+    """All steps' updates, the first for `start` and one `every` so much time. They need no answer, and have the
+    protocol's own flow control: a worker gives nothing of a step before it has all that it takes of the one before."""
     if every <= 0 and len(steps) > 1:
         raise SpecError((Complaint("/every", "steps at one time are one step", every, "above 0"),))
     return tuple(update for n, step in enumerate(steps) for update in updates_of(step, start + n * every))

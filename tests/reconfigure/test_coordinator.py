@@ -306,7 +306,6 @@ def test_a_task_becomes_what_may_follow_and_nothing_else() -> None:
                     become(now, after)
 
 
-@pytest.mark.row("T-9")
 @given(interval=st.floats(0.1, 1000), takes=st.floats(0, 1), elapsed=st.floats(0, 1), trigger=st.floats(0, 1))
 @settings(deadline=None)
 def test_a_wait_is_estimated_and_never_longer_than_two_intervals(
@@ -323,7 +322,6 @@ def test_a_wait_is_estimated_and_never_longer_than_two_intervals(
     assert found.seconds <= found.seconds_max == 2 * interval
 
 
-@pytest.mark.row("T-9")
 def test_where_a_checkpoint_takes_longer_than_an_interval_no_bound_is_promised() -> None:
     with pytest.raises(PlanError, match="no bound can be given"):
         wait(Checkpoints(interval=10, takes=11, began=1, elapsed=0))

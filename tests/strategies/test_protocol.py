@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -30,7 +31,7 @@ from stateshift.strategies.messages import (
 from stateshift.strategies.moves import moves_between
 from stateshift.strategies.network import Network, deliver, drained, network, told
 from stateshift.strategies.promises import alone, incomplete, incorrect, misplaced
-from stateshift.strategies.rollout import Rollout, advance
+from stateshift.strategies.rollout import Rollout, advance, prepared
 from stateshift.strategies.steps import AllAtOnce, Batched, Fluid, Optimised, Strategy, in_steps
 from tests.strategies.walking import KEYS, LAST, LOGIC, Job, a_job, deliver_any, walk, with_channel
 
@@ -278,7 +279,6 @@ def test_no_more_state_is_on_its_way_than_that_of_one_step(strategy: Strategy, m
     assert now.workers[0].f.configuration.at(END) == tuple((bin + bin // 8) % 4 for bin in range(16))
 
 
-@pytest.mark.row("M-11")
 def test_a_move_can_be_prepared_long_before_its_time(seed: int) -> None:
     """The control input is closed before the first record: nobody has to be asked when the time comes."""
     print(f"seed: {seed}")
@@ -309,3 +309,27 @@ def test_inputs_whose_time_runs_backwards_are_refused_with_all_of_it() -> None:
         told(now, 0, Resize(3))
 
 
+
+
+@pytest.mark.row("M-5")
+def test_of_steps_that_were_prepared_none_begins_at_a_worker_before_it_has_what_the_last_one_gives_it(
+    seed: int,
+) -> None:
+    print(f"seed: {seed}")
+    chance = random.Random(seed)
+    for _ in range(40):
+        job = a_job(chance)
+        workers, bins = job.begin.workers, job.begin.bins
+        after = [chance.randrange(workers) for _ in range(bins)]
+        steps = in_steps(Fluid(), moves_between(job.begin.at(0), after))
+        if steps:
+            begun = Control(prepared(steps, 3, 2), END, bins)
+            walk(replace(job, control=(begun,)), chance, _in_turn)
+
+
+def _in_turn(now: Network) -> None:
+    for (_, target), messages in now.channels.items():
+        owed = [m.time for m in messages if isinstance(m, Moved)]
+        given = [m.time for (source, _), sent in now.channels.items() if source == target
+                 for m in sent if isinstance(m, Moved)]  # fmt: skip
+        assert not owed or not given or max(given) <= min(owed)

@@ -35,7 +35,6 @@ def test_with_a_gap_a_step_waits_that_much_longer() -> None:
     assert advance(rollout, 35, 40)[1] != ()
 
 
-@pytest.mark.row("M-11")
 def test_nothing_is_sent_before_its_time() -> None:
     rollout = Rollout(STEPS, earliest=100)
     assert advance(rollout, 99, 99) == (rollout, ())
@@ -49,7 +48,6 @@ def test_two_steps_never_have_one_time() -> None:
     assert advance(rollout, 11, 11)[1]
 
 
-@pytest.mark.row("M-11")
 def test_steps_can_be_prepared_for_times_to_come() -> None:
     assert prepared(STEPS, 100, 50) == ((100, 0, 1), (150, 1, 1), (150, 2, 0))
     with pytest.raises(SpecError, match="/every"):
