@@ -43,11 +43,6 @@ class Ground:
     step_seconds: float = 0.0001  # to tell all workers of a step, and to hear that it is complete
     record_bytes: float = 16.0
 
-    @property
-    def load(self) -> float:
-        """The busiest worker's, as a share of its time."""
-        return _load(Counter(self.assigned), self)
-
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
@@ -101,6 +96,7 @@ def _extra_bytes(step: Step, wait: float, ground: Ground) -> float:
 
 
 def _load(bins: Counter[int], ground: Ground) -> float:
+    """The busiest worker's, as a share of its time."""
     busiest = max(bins.values()) / len(ground.assigned)
     return busiest * ground.rate / ground.capacity
 

@@ -21,7 +21,7 @@ from stateshift.reconfigure.coordinator_job import Choice, Hear, Job, Start, Tak
 from stateshift.reconfigure.coordinator_tasks import FOLLOWS, GiveUp, Refused, TaskState, become
 from stateshift.reconfigure.coordinator_wait import Checkpoints, wait
 
-WALKS = 300
+WALKS = 200
 RECORDS, CHECKPOINTS = 6, 3
 ROOM = {"there": 9, "elsewhere": 9}
 

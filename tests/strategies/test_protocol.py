@@ -35,7 +35,7 @@ from stateshift.strategies.rollout import Rollout, advance, prepared
 from stateshift.strategies.steps import AllAtOnce, Batched, Fluid, Optimised, Strategy, in_steps
 from tests.strategies.walking import KEYS, LAST, LOGIC, Job, a_job, deliver_any, walk, with_channel
 
-WALKS = 600
+WALKS = 400
 
 
 def _broken(job: Job, end: Network) -> Iterator[str]:

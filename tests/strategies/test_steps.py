@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stateshift.errors import SpecError
 from stateshift.strategies.colouring import Edge, colours
-from stateshift.strategies.configuration import Update, evenly, updated
+from stateshift.strategies.configuration import Update, evenly, retired, updated
 from stateshift.strategies.moves import Move, Step, check_moves, degree, moves_between, updates_of
 from stateshift.strategies.steps import AllAtOnce, Batched, Fluid, Optimised, Strategy, in_steps, strategy_of
 
@@ -71,7 +71,7 @@ def test_on_ten_thousand_random_ones_as_many_colours_are_used_as_the_busiest_ver
     print(f"seed: {seed}")
     chance = random.Random(seed)
     for _ in range(RANDOM_ONES):
-        edges = _random_edges(chance, vertices=chance.choice((2, 4, 16)), edges=40)
+        edges = _random_edges(chance, vertices=chance.choice((2, 4, 16)), edges=32)
         found = colours(edges)
         assert sorted(set(found)) == list(range(_degree(edges))), edges
         assert _conflicts(edges, found) == 0, edges
@@ -180,3 +180,5 @@ def test_moves_that_cannot_be_made_are_refused_with_every_reason() -> None:
         ("/4/bin", "bin 3 moves 2 times at once"),
         ("/5/bin", "bin 3 moves 2 times at once"),
     ]
+    with pytest.raises(SpecError, match="/0/time: time runs backwards, from 8 to 7"):
+        check_moves([Move(1, 1, 0)], retired(configuration, 8), 7)
