@@ -11,7 +11,7 @@ Imports point down; modules on one row do not import each other:
     cli
     migration, look, job
     executor, report, fleet, workdir, lock, estimating
-    engines
+    engines, reconfigure, strategies
     journal, plan, steering
     step
     world
