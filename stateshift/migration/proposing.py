@@ -75,7 +75,7 @@ def decode_proposal(value: Any) -> Proposal:
     try:
         spec, plans = parse_spec(plain.canonical(value.get("spec"))), value.get("plans")
         proposal = Proposal(spec, tuple(decode_plan(plan) for plan in list(plans or ())))
-    except (SpecError, TypeError):
+    except (SpecError, TypeError, RecursionError):
         proposal = None
     if proposal is None or proposal.fingerprint != value.get("fingerprint"):
         raise PlanError(

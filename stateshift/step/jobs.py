@@ -13,8 +13,10 @@ from stateshift.formats.marks import fence_owner, fence_text
 from stateshift.step.at_once import each
 from stateshift.step.marks import NoFiles, content_of, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
+from stateshift.storage.protocol import Storage
 from stateshift.world import World
 
+OTHERS_SECONDS_MAX = 30.0  # for runs that were second to take away what they have put up of a fence
 RAN = ("running", "queued", "unknown")  # what a job may have been before it was stopped, to be started again
 
 
@@ -114,29 +116,36 @@ class FenceSource(NoFiles):
 
     def run(self, world: World) -> Evidence:
         """At once, where each waits for a network: the job is down meanwhile. It may have gone on, and a fence before
-        the commit of the batch that it is in would kill it: so all are looked at before the first is put up."""
+        the commit of the batch that it is in would kill it: so all are looked at before the first is put up. Of several
+        runs that put one up together, the one that has the first file has the source: it waits for the others, which
+        take theirs away."""
         storage, text = world.storage(self.location), fence_text(world.run).encode()
-
-        def refuse_others(path: str) -> None:
-            found = content_of(storage, path)
-            if found not in (None, text):
-                raise _taken(f"{self.location}/{path}", found)
-
-        def take(path: str) -> None:
-            try:
-                storage.create(path, text)
-            except AlreadyThere:
-                refuse_others(path)
-
         try:
-            each(world, self.paths, refuse_others, storage)
-            each(world, self.paths, take, storage)
+            each(world, self.paths, lambda path: self._refuse_others(storage, path, text), storage)
+            taken = each(world, self.paths, lambda path: _take(storage, path, text), storage)
+            for path, ours in zip(self.paths, taken, strict=True):
+                if not ours:
+                    patience = 0.0 if path == self.paths[0] else OTHERS_SECONDS_MAX
+                    self._take_from_others(world, storage, path, text, patience)
         except StalePlan:
             for path in reversed(self.paths):
                 if content_of(storage, path) == text:
                     storage.remove(path)
             raise
         return {"fenced": list(self.paths), "undo": "remove these files"}
+
+    def _refuse_others(self, storage: Storage, path: str, text: bytes) -> None:
+        found = content_of(storage, path)
+        if found not in (None, text):
+            raise _taken(f"{self.location}/{path}", found)
+
+    def _take_from_others(self, world: World, storage: Storage, path: str, text: bytes, patience: float) -> None:
+        until = world.clock.now() + patience
+        while not _take(storage, path, text):
+            if fence_owner(content_of(storage, path) or text) is None or world.clock.now() >= until:
+                self._refuse_others(storage, path, text)
+            world.check_interrupted()
+            world.clock.sleep(0.2)
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         storage, text = world.storage(self.location), fence_text(world.run).encode()
@@ -187,6 +196,15 @@ class LiftFence(NoFiles):
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         FenceSource(self.name, self.location, self.paths).run(world)
         return []
+
+
+def _take(storage: Storage, path: str, text: bytes) -> bool:
+    """Whether it is ours now, or was."""
+    try:
+        storage.create(path, text)
+        return True
+    except AlreadyThere:
+        return content_of(storage, path) == text
 
 
 def _taken(place: str, content: bytes | None) -> StalePlan:

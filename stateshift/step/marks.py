@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from stateshift.errors import AlreadyThere
+from stateshift.errors import AlreadyThere, MissingFile
 from stateshift.formats.marks import RELEASED, WAITING, encode_tag, is_meant
 from stateshift.plain import fingerprint
 from stateshift.storage.protocol import Storage
@@ -47,4 +47,9 @@ def release(storage: Storage, tag: str) -> None:
 
 
 def content_of(storage: Storage, path: str) -> bytes | None:
-    return storage.read(path, 1 << 20) if storage.stat(path) is not None else None
+    if storage.stat(path) is None:
+        return None
+    try:
+        return storage.read(path, 1 << 20)
+    except MissingFile:  # it was taken away meanwhile
+        return None

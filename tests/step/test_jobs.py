@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -13,11 +14,14 @@ from stateshift.errors import AlreadyThere, ClusterError, Interrupted, StalePlan
 from stateshift.formats.marks import encode_idle, fence_text
 from stateshift.step import AwaitProgress, FenceSource, StopJob, SubmitJob
 from stateshift.step.marks import tag_of
+from stateshift.storage.memory import MemoryStorage
+from stateshift.world import World
 from tests.support.steps import SOURCE, TARGET, Stage, StepClock
 
 STOP = StopJob("halt/stop", "ours", "orders", SOURCE, restart={"application": "job.py"})
 FENCE = FenceSource("halt/fence", SOURCE, ("offsets/2", "commits/2"))
 SUBMIT = SubmitJob("submit/job", "ours", "orders", TARGET, None, {"application": "job.py"}, {"A": "1"})
+OTHER = fence_text("the-other-run").encode()
 COMMITS, IDLES = ("a/commits/2", "b/commits/5"), ("a/idle", "b/idle")
 AWAIT = AwaitProgress("confirm", "ours", "orders", TARGET, COMMITS, IDLES, 1, 10.0)
 
@@ -180,13 +184,53 @@ def test_a_fence_that_somebody_was_quicker_than_takes_its_own_part_away(stage: S
 
 
 def test_another_runs_fence_is_named_and_left_standing(stage: Stage) -> None:
-    theirs = fence_text("the-other-run").encode()
     for path in FENCE.paths:
-        stage.source.create(path, theirs)
+        stage.source.create(path, OTHER)
     with pytest.raises(StalePlan, match="fenced by run the-other-run"):
         FENCE.run(stage.world)
     assert FENCE.undo(stage.world, None) == []
-    assert set(stage.disk.snapshot(SOURCE).values()) == {theirs}
+    assert set(stage.disk.snapshot(SOURCE).values()) == {OTHER}
+
+
+def two_at_once(stage: Stage, *theirs: str) -> World:
+    """Another run puts up these of its fence after we have looked and before we put up ours."""
+
+    class Raced(MemoryStorage):
+        def create(self, path: str, content: bytes) -> None:
+            for one in theirs:
+                with suppress(AlreadyThere):
+                    stage.source.create(one, OTHER)
+            super().create(path, content)
+
+    raced = Raced(stage.disk, SOURCE)
+    return replace(stage.world, storage=lambda location: raced)
+
+
+def test_of_two_runs_that_fence_at_once_the_one_with_the_first_file_waits_for_the_other(stage: Stage) -> None:
+    def theirs_is_taken_away() -> None:
+        world.storage(SOURCE).create = MemoryStorage(stage.disk, SOURCE).create  # type: ignore[method-assign]
+        if stage.clock.time > 1002 and stage.source.stat("commits/2") is not None:
+            stage.source.remove("commits/2")
+
+    stage.clock.on_sleep = theirs_is_taken_away
+    world = two_at_once(stage, "commits/2")
+    evidence = FENCE.run(world)
+    assert FENCE.holds(stage.world, evidence) == []
+
+
+def test_one_that_does_not_take_its_part_away_is_named_after_a_while(stage: Stage) -> None:
+    with pytest.raises(StalePlan, match="commits/2 was fenced by run the-other-run"):
+        FENCE.run(two_at_once(stage, "commits/2"))
+    assert stage.disk.snapshot(SOURCE) == {"commits/2": OTHER}
+    assert 1030 <= stage.clock.time < 1031
+
+
+@pytest.mark.parametrize("theirs", [("offsets/2",), ("offsets/2", "commits/2")])
+def test_the_one_without_the_first_file_gives_way_at_once(stage: Stage, theirs: tuple[str, ...]) -> None:
+    with pytest.raises(StalePlan, match="offsets/2 was fenced by run the-other-run"):
+        FENCE.run(two_at_once(stage, *theirs))
+    assert stage.disk.snapshot(SOURCE) == dict.fromkeys(theirs, OTHER)
+    assert stage.clock.time == 1000
 
 
 def test_a_fence_that_is_gone_or_another_breaks_the_evidence(stage: Stage) -> None:
