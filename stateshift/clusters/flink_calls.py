@@ -1,6 +1,6 @@
 """Flink's REST API (1.15 to 2.3), as plain values.
 
-    GET   /config                                {"flink-version": "2.3.0", ...}
+    GET   /config                                {"flink-version": "2.3.0", "refresh-interval": 3000, ...}
     GET   /jobs/overview                         {"jobs": [{"jid", "name", "state"}, ...]}
     GET   /jobs/<id>                             {"jid", "name", "state", "now", "vertices": [VERTEX], ...}; 404
     GET   /jobs/<id>/status                      {"status": "RUNNING"}: as it is now
@@ -28,6 +28,7 @@ be given to no other until Flink forgets it (jobstore.expiration-time, an hour).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -68,6 +69,11 @@ class FlinkCalls:
         told = self._call("GET", "/config").get("flink-version")
         return str(told) if told else None
 
+    def refresh_seconds(self) -> float:
+        """How old what is told of a job's parts and checkpoints may be."""
+        with self._read("/config"):
+            return float(self._call("GET", "/config").get("refresh-interval", 3000)) / 1000
+
     def jobs(self) -> tuple[tuple[str, str, str], ...]:
         """(id, name, state) of each that Flink knows of, as it tells them."""
         with self._read("/jobs/overview"):
@@ -102,7 +108,7 @@ class FlinkCalls:
 
     def checkpoints(self, id: str) -> Checkpoints:
         """Nothing, of a job that Flink does not know or that has none."""
-        told = self._known_of(id, "checkpoints")
+        told = self._counted_of(id)
         with self._read(f"/jobs/{id}/checkpoints"):
             return Checkpoints(None, None, ()) if told is None else checkpoints_of(told)
 
@@ -170,6 +176,18 @@ class FlinkCalls:
             if "while the JobManager is initializing" in refused.fact:
                 return None
             raise
+
+    def _counted_of(self, id: str) -> dict[str, Any] | None:
+        """Its checkpoints. With them come quantiles of how long they took, which are first computed for who asks first:
+        another who asks meanwhile is told NullArgumentException (seen of 2.3)."""
+        for _ in range(5):
+            try:
+                return self._known_of(id, "checkpoints")
+            except Refused as refused:
+                if "NullArgumentException" not in refused.fact:
+                    raise
+            time.sleep(0.05)
+        return self._known_of(id, "checkpoints")
 
     def _call_or_none(self, path: str) -> dict[str, Any] | None:
         try:

@@ -100,7 +100,7 @@ class _Taking:
         return float(noted)
 
     def _look_after(self, since: float) -> Callable[[], str | None]:
-        attempt, asked = [0], [False]
+        attempt, asked, ended = [0], [False], list[float]()
 
         def look() -> str | None:
             told = self.calls.triggered(self.request.job_id, trigger_id(self.request.tag, attempt[0]))
@@ -112,12 +112,21 @@ class _Taking:
             if told is not None:
                 return told.location
             found = self._found(since)
-            if found is None:
+            if found is None and not self._is_told_later(ended):
                 asked[0] = True  # also where the answer is lost
                 self._ask(trigger_id(self.request.tag, attempt[0]))
             return found
 
         return look
+
+    def _is_told_later(self, ended: list[float]) -> bool:
+        """Of a job that has ended just now, somebody else of our run may have asked for what ended it since we looked;
+        and the list, which is some seconds old, may not have it yet."""
+        if self._job().told not in _ENDS:
+            return False
+        if not ended:
+            ended.append(time.monotonic())
+        return time.monotonic() < ended[0] + self.calls.refresh_seconds() + 0.5
 
     def _ask(self, trigger: str) -> None:
         if self._job().told in _BEGINS:

@@ -60,7 +60,8 @@ class FakeJob:
 class FakeFlink(StandIn):
     """`refuses` is why the next run is refused; `fails` are the stacks of the next savepoints that fail; `slow` is how
     often a savepoint is asked about before it is done, `lingers` how often its job after that before it has ended.
-    `stale` is how often a job's checkpoints are told as they were the first time."""
+    `stale` is how often a job's checkpoints are told as they were the first time, `miscounts` how often they are not
+    told because somebody else asks as well."""
 
     version: str = "2.3.0"
     scheduler: str = "Adaptive"
@@ -79,6 +80,7 @@ class FakeFlink(StandIn):
     takes_checkpoints: bool = True
     tells_state: bool = True
     stale: int = 0
+    miscounts: int = 0
     checkpoints: list[dict[str, Any]] = field(default_factory=list)  # that were asked for
     slots: int = 8
     initializes: int = 0  # how many questions about a job that is INITIALIZING that takes
@@ -96,7 +98,7 @@ class FakeFlink(StandIn):
         with self.lock:
             match (method, path.strip("/").split("/")):
                 case ("GET", ["config"]):
-                    return 200, {"flink-version": self.version, "features": {}}
+                    return 200, {"flink-version": self.version, "refresh-interval": 200, "features": {}}
                 case (_, ["jars", *rest]) if self.takes_jars:
                     return self._jars(rest, body)
                 case ("GET", ["jobs", "overview"]):
@@ -196,6 +198,10 @@ class FakeFlink(StandIn):
                 return 200, {"status": job.state}
             case (_, ["status"]):
                 return 404, {"errors": [f"Not found: /jobs/{id}/status"]}
+            case (_, ["checkpoints"]) if self.miscounts:
+                self.miscounts -= 1
+                failed = "org.apache.commons.math3.exception.NullArgumentException: input array"
+                return 500, server_error(f"java.util.concurrent.CompletionException: {failed}", failed)
             case (_, ["checkpoints"]):
                 self.stale -= 1
                 made = job.made if self.stale < 0 else job.made[:1]

@@ -125,6 +125,42 @@ def test_another_savepoint_is_not_taken_for_the_one_that_the_job_ended_with(
     assert server.asked == []
 
 
+@pytest.mark.parametrize("request_", [STOP, CANCEL], ids=["stop", "cancel"])
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_what_another_of_our_run_has_ended_the_job_with_since_we_looked_is_found(
+    server: FakeFlink, job: FakeJob, tmp_path: Path, request_: SavepointRequest, forgotten: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two workflows that divide one job. It is told to have ended at once, its list of checkpoints is as it was."""
+    plainly, looked = server.answer, threading.Event()
+
+    def answer(method: str, path: str, query: Any, body: Any) -> tuple[int, Any]:
+        told = plainly(method, path, query, body)
+        if path.endswith(trigger_id(request_.tag)) and not looked.is_set():
+            looked.set()
+            assert told[0] == 404
+            cluster(server, tmp_path / "other").savepoint(request_)
+            server.stale = 2
+            if forgotten:
+                server.triggers.clear()
+        return told
+
+    server.lingers = 0
+    monkeypatch.setattr(server, "answer", answer)
+    assert cluster(server, tmp_path).savepoint(request_) == "file:/savepoints/savepoint-1"
+    assert len(server.asked) == 1
+
+
+def test_a_list_of_checkpoints_that_flink_miscounts_while_another_asks_is_asked_for_again(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
+    server.miscounts = 4
+    assert cluster(server, tmp_path).savepoint(STOP) == "file:/savepoints/savepoint-1"
+    server.miscounts, job.state = 100, "FINISHED"
+    with pytest.raises(ClusterError, match="NullArgumentException: input array"):
+        cluster(server, tmp_path / "another").savepoint(replace(STOP, tag="another"))
+
+
 def test_a_savepoint_from_before_we_asked_is_not_ours(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
     job.checkpointed(2, "file:/savepoints/savepoint-of-yesterday", "SAVEPOINT", triggered=1)
     assert cluster(server, tmp_path).savepoint(PLAIN) == "file:/savepoints/savepoint-2"
