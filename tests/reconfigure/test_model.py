@@ -95,7 +95,7 @@ def test_no_interleaving_of_a_small_dataflow_fails_but_with_the_naive_scheduler(
     assert failing(fries(*asked, "none")) is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(with_targets(dataflows(size_max=3, workers_max=2)))
 @pytest.mark.row("F-15")
 def test_no_interleaving_of_several_workers_fails(asked: Asked) -> None:
