@@ -14,7 +14,7 @@ from stateshift.spec import parse_spec, schema_text, spec_schema
 from stateshift.spec.keys import CLUSTER, DATA, HASH, JOB, KAFKA, OPERATOR, SPEC, STOP, SUBMIT, THROTTLE, fold
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-EXAMPLES = sorted((CONFIGS / "examples").glob("*.json"))
+EXAMPLES = sorted(path for path in (CONFIGS / "examples").glob("*.json") if ".dataflow." not in path.name)
 EXPECTED = sorted((CONFIGS / "invalid").glob("*.expected.json"))
 INVALID = sorted(set((CONFIGS / "invalid").glob("*.json")) - set(EXPECTED))
 ENVIRONMENT = {
