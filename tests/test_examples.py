@@ -39,6 +39,7 @@ RUN_BY = {
     "flink-union.json": "servers/test_flink_moves.py",
     "infore-flink.json": "servers/test_flink_moves.py",
     "flink-sql.json": "servers/test_flink_sql.py",
+    "payment-fraud.dataflow.json": "cli/test_reconfigure.py",
 }
 
 

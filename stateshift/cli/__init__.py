@@ -3,6 +3,7 @@
     main        argv to exit code
     inspect, verify, export, diff, plan, apply, resume, rollback, status, runs, uid, schema
                 a command each: reads its arguments, calls `migration` or `look`, shows the result
+    reconfigure which operators of a dataflow change together
     cutover, pause, throttle
                 ask something of a run at work, through its workdir (`steer`)
     compact, repartition, rewind, fork, convert, rename, split, merge, evolve, gather, repair

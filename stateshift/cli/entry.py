@@ -28,6 +28,7 @@ from stateshift.cli import (
     merge,
     pause,
     plan,
+    reconfigure,
     rename,
     repair,
     repartition,
@@ -51,7 +52,8 @@ if TYPE_CHECKING:
 _MODULES = (
     inspect, verify, export, diff, plan, apply, resume, rollback, status, runs,
     cutover, pause, throttle,
-    compact, repartition, rewind, fork, convert, rename, split, merge, evolve, gather, repair, uid, schema,
+    compact, repartition, rewind, fork, convert, rename, split, merge, evolve, gather, repair,
+    reconfigure, uid, schema,
 )  # fmt: skip
 COMMANDS = {module.__name__.rpartition(".")[2]: module for module in _MODULES}
 

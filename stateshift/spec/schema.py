@@ -62,33 +62,34 @@ def spec_schema() -> Schema:
         "title": "stateshift spec",
         "description": "Which streaming jobs move, from where to where. Keys may be spelled in snake_case, camelCase "
         "or with blanks; ${NAME} in a text stands for an environment variable, $${NAME} for these characters.",
-        **_object(SPEC, "#"),
+        **object_schema(SPEC, "#"),
         "anyOf": _one_spelling("jobs"),
         "$defs": {
-            "job": _object(JOB, "#/$defs/job"),
+            "job": object_schema(JOB, "#/$defs/job"),
             "cluster": _open_object(CLUSTER, "#/$defs/cluster", CLUSTER_OPTIONS) | {"anyOf": _one_spelling("kind")},
             "submit": _open_object(SUBMIT, "#/$defs/submit", SUBMIT_OPTIONS),
             "stop": _open_object(STOP, "#/$defs/stop", STOP_OPTIONS),
-            "datum": _object(DATA, "#/$defs/datum"),
-            "kafka": _object(KAFKA, "#/$defs/kafka"),
-            "operator": _object(OPERATOR, "#/$defs/operator"),
-            "throttle": _object(THROTTLE, "#/$defs/throttle"),
-            "hash": _object(HASH, "#/$defs/hash"),
-            "column": _object(COLUMN, "#/$defs/column"),
+            "datum": object_schema(DATA, "#/$defs/datum"),
+            "kafka": object_schema(KAFKA, "#/$defs/kafka"),
+            "operator": object_schema(OPERATOR, "#/$defs/operator"),
+            "throttle": object_schema(THROTTLE, "#/$defs/throttle"),
+            "hash": object_schema(HASH, "#/$defs/hash"),
+            "column": object_schema(COLUMN, "#/$defs/column"),
             "change": {"anyOf": [{"$ref": f"#/$defs/{kind}"} for kind in TRANSFORMS]},
             **{kind: _change(kind, keys) for kind, keys in TRANSFORMS.items()},
-            **_VALUES,
+            **VALUES,
         },
     }
 
 
-def _object(keys: Keys, place: str) -> Schema:
+def object_schema(keys: Keys, place: str) -> Schema:
+    """An object of these keys, in any spelling, and no others; `place` is where in the document it will stand."""
     return {**_open_object(keys, place, ()), "additionalProperties": False}
 
 
 def _change(kind: str, keys: Keys) -> Schema:
     """One kind of change: told from the others by its `kind`."""
-    changed = _object(keys, f"#/$defs/{kind}")
+    changed = object_schema(keys, f"#/$defs/{kind}")
     told = {"title": "kind", "description": keys["kind"].about, **_value(replace(keys["kind"], choices=(kind,)))}
     return {**changed, "properties": {**changed["properties"], "kind": told}, "anyOf": _one_spelling("kind")}
 
@@ -184,7 +185,7 @@ _INLINE: dict[str, Schema] = {
     "environment": {"type": "object", "additionalProperties": {"type": "string"}},
 }
 
-_VALUES: dict[str, Schema] = {
+VALUES: dict[str, Schema] = {
     "blank": {"type": "string", "pattern": r"^\s*$"},
     "boolean": {"anyOf": [{"type": "boolean"}, {"type": "string", "pattern": _TRUE_OR_FALSE}]},
     "integer": {"anyOf": [{"type": "integer"}, {"type": "string", "pattern": _WHOLE}]},

@@ -48,7 +48,7 @@ def test_the_commands_of_later_issues_are_not_announced() -> None:
         "inspect", "verify", "export", "diff", "plan", "apply", "resume", "rollback", "status", "runs",
         "cutover", "pause", "throttle",
         "compact", "repartition", "rewind", "fork", "convert", "rename", "split", "merge", "evolve", "gather", "repair",
-        "uid", "schema",
+        "reconfigure", "uid", "schema",
     ]  # fmt: skip
 
 

@@ -1,0 +1,132 @@
+"""A reconfiguration for a person, and as a document. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stateshift.cli.text import Block, Cell, Line, Table, section
+from stateshift.cli.units import many, number, span
+from stateshift.reconfigure.reasons import order, reasons
+
+if TYPE_CHECKING:
+    from stateshift.reconfigure.covering import Component
+    from stateshift.reconfigure.dataflow import Dataflow
+    from stateshift.reconfigure.expecting import Expected
+    from stateshift.reconfigure.schedulers import Schedule
+
+ROWS_MAX = 20
+NAMES_MAX = 12
+_PROMISES = {
+    "fries": "consistent",
+    "epoch": "consistent; everything waits",
+    "multi-version": "consistent; both functions side by side until the last old tuple is through",
+    "naive": "a tuple may meet old and new",
+}
+
+
+# ---- for a person -----------------------------------------------------------------------------------------------
+
+
+def blocks(found: Schedule, delays: Expected, *, explain: bool = False, verbose: bool = False) -> Iterator[Block]:
+    """`verbose` shortens no list."""
+    most = None if verbose else ROWS_MAX
+    whole = len(found.dataflow.operators)
+    yield Line(f"{found.scheduler}: {many(len(found.components), 'component')}; {number(len(found.paused))} of "
+               f"{many(whole, 'operator')} wait for a moment, {number(len(found.untouched))} go on undisturbed",
+               "strong")  # fmt: skip
+    yield from section("Components: what changes at one cut", *_components(found, most))
+    yield from section("Restarts, in this order", *_orders(found, most))
+    if explain:
+        yield from section("Why", *_table(("operator", ""), reasons(found), most))
+    elif found.pruned:
+        yield Line(f"not synchronised: {_names([one.operator for one in found.pruned])} (--explain says why)", "dim", 2)
+    yield from section("Goes on", Line(_names(found.untouched, most) or "nothing", indent=2))
+    yield from section("Expected delay", *_delays(found, delays))
+
+
+def _components(found: Schedule, most: int | None) -> Iterator[Block]:
+    rows = tuple(
+        (str(i + 1), _names(one.operators, most), _names(one.heads, most), number(len(one.edges)), _jobs(found, one))
+        for i, one in enumerate(found.components)
+    )
+    yield from _table((">", "operators", "heads", ">edges", "jobs (clusters)"), rows, most)
+
+
+def _orders(found: Schedule, most: int | None) -> Iterator[Block]:
+    rows = tuple(
+        (str(i + 1) if not place else "", f"{place + 1}.", _names(step, most))
+        for i, component in enumerate(found.components)
+        for place, step in enumerate(order(component))
+    )
+    yield from _table((">component", "", "operators"), rows, most)
+
+
+def _delays(found: Schedule, delays: Expected) -> Iterator[Block]:
+    rows = tuple(
+        (Cell(name, "strong" if name == found.scheduler else ""), "-" if seconds is None else delay(seconds),
+         Cell(_PROMISES[name], "warn" if name == "naive" else ""))
+        for name, seconds in delays.seconds.items()
+    )  # fmt: skip
+    yield Table(("scheduler", ">delay", ""), rows)
+    busy = f"busiest: {delays.busiest}, at work for {delays.busy:.0%} of the time"
+    yield Line(busy + ("; its queue grows, and delays with it" if delays.busy >= 1 else ""),
+               "warn" if delays.busy >= 1 else "dim", 2)  # fmt: skip
+    for assumed in delays.assumed:
+        yield Line(f"assumed: {assumed}", "dim", 2)
+
+
+def delay(seconds: float) -> str:
+    """`3.1 ms` below a tenth of a second, where `span` would say nothing."""
+    return f"{seconds * 1000:.1f} ms" if seconds < 0.1 else span(seconds)
+
+
+def _jobs(found: Schedule, component: Component) -> str:
+    return _names([f"{job} ({cluster})" if cluster else job for job, cluster in jobs(found.dataflow, component)])
+
+
+def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], most: int | None) -> Iterator[Block]:
+    yield Table(heads, tuple(rows[:most]))
+    if most is not None and len(rows) > most:
+        yield Line(f"… and {number(len(rows) - most)} more: --verbose", "dim", 2)
+
+
+def _names(names: Sequence[str], most: int | None = NAMES_MAX) -> str:
+    most = most if most is None else min(most, NAMES_MAX)
+    shown = ", ".join(names[:most])
+    return shown if most is None or len(names) <= most else f"{shown} … and {number(len(names) - most)} more"
+
+
+# ---- for a program ----------------------------------------------------------------------------------------------
+
+
+def document(found: Schedule, delays: Expected, explain: bool = False) -> dict[str, Any]:
+    told = {
+        "dataflow": found.dataflow.name,
+        "scheduler": found.scheduler,
+        "targets": list(found.targets),
+        "components": [_component(found, one) for one in found.components],
+        "pruned": [{"operator": one.operator, "rule": one.rule, "by": one.by} for one in found.pruned],
+        "paused": list(found.paused),
+        "untouched": list(found.untouched),
+        "delay": {name.replace("-", "_"): seconds for name, seconds in delays.seconds.items()},
+        "busiest": {"operator": delays.busiest, "busy": delays.busy},
+        "assumed": list(delays.assumed),
+    }
+    return told | ({"why": [{"operator": name, "reason": why} for name, why in reasons(found)]} if explain else {})
+
+
+def _component(found: Schedule, component: Component) -> dict[str, Any]:
+    return {
+        "operators": list(component.operators),
+        "edges": [list(edge) for edge in component.edges],
+        "heads": list(component.heads),
+        "order": [list(step) for step in order(component)],
+        "jobs": [{"name": name, "cluster": cluster} for name, cluster in jobs(found.dataflow, component)],
+    }
+
+
+def jobs(dataflow: Dataflow, component: Component) -> list[tuple[str, str | None]]:
+    """The jobs that halt at one cut, and where they run."""
+    operators = (dataflow[name] for name in component.operators)
+    return list(dict.fromkeys((one.job, one.cluster) for one in operators if one.job is not None))

@@ -1,0 +1,116 @@
+"""A dataflow as numbers: who is next to whom, found without recursion and in O(V+E).
+
+    Graph            neighbours by index; an edge is its place in `ends`
+    topological      every operator behind all that are upstream of it; None where there is a cycle
+    cycle            one, as names, to be told to a person
+    marked           what is reached from some operators, following edges one way
+    groups           weakly connected parts of some of the edges
+
+Nothing here knows what operators do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from stateshift.reconfigure.dataflow import Dataflow
+
+Neighbours = list[list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """`before[i]` and `after[i]` are the neighbours of operator i."""
+
+    names: tuple[str, ...]
+    before: Neighbours
+    after: Neighbours
+    number: dict[str, int]
+
+    def numbers(self, names: Iterable[str]) -> list[int]:
+        return [self.number[name] for name in names]
+
+
+def graph_of(dataflow: Dataflow, *, cut: bool = False) -> Graph:
+    """`cut` leaves out what blocking operators send: on its far side are other source tuples (F-14)."""
+    number = {operator.name: i for i, operator in enumerate(dataflow.operators)}
+    before: Neighbours = [[] for _ in number]
+    after: Neighbours = [[] for _ in number]
+    silent = {operator.name for operator in dataflow.operators if operator.kind == "blocking"} if cut else frozenset()
+    for edge in dataflow.edges:
+        if edge.upstream not in silent:
+            one, other = number[edge.upstream], number[edge.downstream]
+            after[one].append(other)
+            before[other].append(one)
+    return Graph(tuple(number), before, after, number)
+
+
+def topological(graph: Graph) -> list[int] | None:
+    """Upstream first; among those that could be next, the one that was named first."""
+    waiting_for = [len(before) for before in graph.before]
+    order = [i for i, count in enumerate(waiting_for) if not count]
+    for here in order:  # grows while it is walked
+        for other in graph.after[here]:
+            waiting_for[other] -= 1
+            if not waiting_for[other]:
+                order.append(other)
+    return order if len(order) == len(graph.names) else None
+
+
+def cycle(graph: Graph) -> tuple[str, ...]:
+    """The names along one cycle, the first again at the end; () where there is none."""
+    waiting_for = [len(after) for after in graph.after]
+    ended = [i for i, count in enumerate(waiting_for) if not count]
+    for here in ended:
+        for other in graph.before[here]:
+            waiting_for[other] -= 1
+            if not waiting_for[other]:
+                ended.append(other)
+    left = {i for i, count in enumerate(waiting_for) if count}
+    if not left:
+        return ()
+    # From each that is left an edge leads to another that is left: whoever goes on comes by where he has been.
+    way, place = [min(left)], {min(left): 0}
+    while True:
+        here = next(other for other in graph.after[way[-1]] if other in left)
+        if here in place:
+            return tuple(graph.names[i] for i in [*way[place[here] :], here])
+        place[here] = len(way)
+        way.append(here)
+
+
+def marked(neighbours: Sequence[Sequence[int]], start: Iterable[int]) -> bytearray:
+    """1 for each operator in `start` and each that is reached from there."""
+    found = bytearray(len(neighbours))
+    waiting = list(start)
+    for here in waiting:
+        found[here] = 1
+    while waiting:
+        for other in neighbours[waiting.pop()]:
+            if not found[other]:
+                found[other] = 1
+                waiting.append(other)
+    return found
+
+
+def groups(members: Sequence[int], ends: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """The members, those together that edges connect in whatever direction; in the members' order."""
+    beside: dict[int, list[int]] = {member: [] for member in members}
+    for one, other in ends:
+        beside[one].append(other)
+        beside[other].append(one)
+    group_of: dict[int, int] = {}
+    made: list[list[int]] = []
+    for member in members:
+        if member not in group_of:
+            group_of[member] = len(made)
+            made.append([])
+            waiting = [member]
+            while waiting:
+                for other in beside[waiting.pop()]:
+                    if other not in group_of:
+                        group_of[other] = group_of[member]
+                        waiting.append(other)
+        made[group_of[member]].append(member)
+    return made

@@ -1,0 +1,82 @@
+"""Why each operator is part of a change, or is not, in sentences; and in which order those that are come back.
+
+    reasons(schedule)    (operator, sentence) for those that pause and those that pruning has spared
+    order(component)     the steps in which its operators are through: each after all that it waits for
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stateshift.reconfigure.covering import Component
+from stateshift.reconfigure.dataflow import Operator
+from stateshift.reconfigure.pruning import Pruned
+from stateshift.reconfigure.schedulers import Schedule
+
+
+def reasons(schedule: Schedule) -> tuple[tuple[str, str], ...]:
+    told = [reason for component in schedule.components for reason in _of_component(schedule, component)]
+    sources = ((name, "a source: says with each tuple which function is meant") for name in schedule.tagging)
+    spared = ((one.operator, _spared(one)) for one in schedule.pruned if one.operator not in schedule.paused)
+    return (*told, *(reason for reason in sources if reason[0] not in schedule.paused), *spared)
+
+
+def order(component: Component) -> tuple[tuple[str, ...], ...]:
+    """Heads first. Operators of one step have nothing to wait for from one another."""
+    step: dict[str, int] = dict.fromkeys(component.operators, 0)
+    after: dict[str, list[str]] = {name: [] for name in component.operators}
+    for upstream, downstream in component.edges:
+        after[upstream].append(downstream)
+    for name in component.operators:  # upstream first
+        for downstream in after[name]:
+            step[downstream] = max(step[downstream], step[name] + 1)
+    steps: list[list[str]] = [[] for _ in range(max(step.values(), default=-1) + 1)]
+    for name in component.operators:
+        steps[step[name]].append(name)
+    return tuple(map(tuple, steps))
+
+
+def _of_component(schedule: Schedule, component: Component) -> Iterator[tuple[str, str]]:
+    members, targets = set(schedule.members), set(schedule.targets)
+    above, below = _nearest(component, members)
+    for name in component.operators:
+        if name in targets:
+            yield name, "a target: its function changes"
+        elif schedule.scheduler == "epoch":
+            yield name, "the epoch barrier goes through every operator"
+        elif name in members:
+            yield name, _many(schedule.dataflow[name], below[name])
+        else:
+            yield name, f"on a way from {above[name]} to {below[name]}: one tuple may meet both"
+
+
+def _many(operator: Operator, target: str) -> str:
+    if operator.replicate:
+        return f"hands each tuple on several times: one copy may meet {target} before its change, another after"
+    return f"one-to-many: what it makes of one tuple may meet {target} before its change, and after"
+
+
+def _nearest(component: Component, members: set[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """For each operator a member upstream and one downstream of it, other than itself, along the component's edges."""
+    above: dict[str, str] = {}
+    below: dict[str, str] = {}
+    rank = {name: place for place, name in enumerate(component.operators)}
+    for upstream, downstream in sorted(component.edges, key=lambda ends: rank[ends[0]]):
+        found = upstream if upstream in members else above.get(upstream)
+        if found is not None:
+            above.setdefault(downstream, found)
+    for upstream, downstream in sorted(component.edges, key=lambda ends: -rank[ends[1]]):
+        found = downstream if downstream in members else below.get(downstream)
+        if found is not None:
+            below.setdefault(upstream, found)
+    return above, below
+
+
+def _spared(pruned: Pruned) -> str:
+    if pruned.rule == "edge-wise":
+        why = f"only its edge to {pruned.by} leads to targets, with at most one tuple for each"
+    elif pruned.by is None:
+        why = "on each way to a target there is a unique operator (the published rule: unsound)"
+    else:
+        why = f"{pruned.by} lets at most one tuple pass for each source tuple, before every target"
+    return f"one-to-many, but spared: {why}"

@@ -1,0 +1,152 @@
+"""`stateshift reconfigure`: which operators change together, of files as people have them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import said
+from tests.reconfigure.plans import FLINK, SPARK
+
+EXAMPLE = str(Path(__file__).resolve().parents[2] / "configs" / "examples" / "payment-fraud.dataflow.json")
+MODEL_AND_RULES = ("--targets", "fraud model,apply rules")
+
+
+def paragraphs(out: str) -> dict[str, list[str]]:
+    """The lines below each headline."""
+    blocks = (block.splitlines() for block in out.rstrip().split("\n\n"))
+    return {lines[0].partition(":")[0]: [" ".join(line.split()) for line in lines[1:]] for lines in blocks}
+
+
+def test_the_example_says_what_changes_at_one_cut_and_what_goes_on() -> None:
+    ran = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--explain")
+    assert ran.code == 0, ran.err
+    told = paragraphs(ran.out)
+    assert ran.out.startswith("fries: 1 component; 3 of 10 operators wait for a moment, 7 go on undisturbed\n")
+    assert told["Components"][1:] == [
+        "1 fraud model, explode rules, apply rules fraud model 2 scoring (core), alerting (core)"
+    ]
+    assert told["Restarts, in this order"][1:] == ["1 1. fraud model", "2. explode rules", "3. apply rules"]
+    many = "explode rules one-to-many: what it makes of one tuple may meet apply rules before its change, and after"
+    assert many in told["Why"]
+    assert told["Goes on"] == ["payments, clean, replicate, merchant features, user features, join features, alerts"]
+    assert [line.split()[0] for line in told["Expected delay"][1:5]] == ["fries", "epoch", "multi-version", "naive"]
+
+
+@pytest.mark.row("F-2", "F-3")
+def test_the_document_has_all_of_it_and_a_delay_for_every_scheduler() -> None:
+    told = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--json").document
+    (component,) = told["components"]
+    assert component == {
+        "operators": ["fraud model", "explode rules", "apply rules"],
+        "edges": [["fraud model", "explode rules"], ["explode rules", "apply rules"]],
+        "heads": ["fraud model"],
+        "order": [["fraud model"], ["explode rules"], ["apply rules"]],
+        "jobs": [{"name": "scoring", "cluster": "core"}, {"name": "alerting", "cluster": "core"}],
+    }
+    assert told["pruned"] == [{"operator": "replicate", "rule": "uniqueness", "by": "join features"}]
+    assert set(told["paused"]) | set(told["untouched"]) == {one["name"] for one in _operators()}
+    delay = told["delay"]
+    assert set(delay) == {"fries", "epoch", "multi_version", "naive"}
+    assert delay["naive"] <= delay["fries"] < delay["epoch"] / 2
+    again = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--json").document
+    assert again == told, "the same chance each time"
+    why = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--json", "--explain").document["why"]
+    assert [one["operator"] for one in why] == ["fraud model", "explode rules", "apply rules", "replicate"]
+
+
+def _operators() -> list[dict[str, object]]:
+    return list(json.loads(Path(EXAMPLE).read_text("utf-8"))["operators"])
+
+
+@pytest.mark.parametrize("scheduler", ["fries", "epoch", "multi-version", "naive"])
+@pytest.mark.parametrize("rule", ["sound", "published", "none"])
+def test_every_scheduler_and_rule_is_told_in_sentences(scheduler: str, rule: str) -> None:
+    argv = ("reconfigure", EXAMPLE, "--targets", "join features", "--targets", "apply rules")
+    ran = said(*argv, "--scheduler", scheduler, "--rule", rule, "--explain")
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith(f"{scheduler}: ")
+    document = said(*argv, "--scheduler", scheduler, "--rule", rule, "--json").document
+    assert document["targets"] == ["join features", "apply rules"]
+    assert (len(document["paused"]) == 10) is (scheduler == "epoch")
+
+
+def test_drawings_are_all_that_is_printed() -> None:
+    dot = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--dot").out
+    assert dot.startswith('digraph "payment-fraud" {\n')
+    assert 'subgraph cluster_0 { label="component 1"; style=dashed; n6; n7; n8; }' in dot
+    assert dot.count("fillcolor=gold") == 2
+    mermaid = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--mermaid").out
+    assert mermaid.startswith('flowchart LR\n  subgraph c0["component 1"]\n    n6[["fraud model"]]\n')
+    assert mermaid.endswith("  class n6,n8 target\n")
+
+
+def test_names_that_mean_something_in_a_drawing_are_only_names(tmp_path: Path) -> None:
+    file = tmp_path / "odd.json"
+    file.write_text(json.dumps({"operators": [{"name": 'a"]; b\\'}, {"name": "end"}],
+                                "edges": [{"from": 'a"]; b\\', "to": "end"}]}))  # fmt: skip
+    assert 'label="a\\"]; b\\\\", fillcolor' in said("reconfigure", str(file), "--targets", 'a"]; b\\', "--dot").out
+    assert 'n0[["a#34;#93;#59; b#92;"]]' in said("reconfigure", str(file), "--targets", 'a"]; b\\', "--mermaid").out
+
+
+@pytest.mark.parametrize(
+    ("plan", "target", "paused"),
+    [(FLINK, "Sink: archive", ["Sink: archive"]), (SPARK, "explode", None)],
+    ids=["flink", "spark"],
+)
+def test_what_a_running_job_tells_of_itself_is_read(
+    tmp_path: Path, plan: str, target: str, paused: list[str] | None
+) -> None:
+    file = tmp_path / "plan"
+    file.write_text(plan)
+    known = said("reconfigure", str(file), "--targets", "nothing of this name")
+    assert known.code == 2
+    names = known.err.partition("expected one of ")[2].partition(")")[0].split(", ")
+    ran = said("reconfigure", str(file), "--targets", target if paused else names[0], "--json")
+    assert ran.code == 0, ran.err
+    assert paused is None or ran.document["paused"] == paused
+    assert len(ran.document["assumed"]) == 2, "neither cost nor rate is told by a plan"
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        ([EXAMPLE, "--targets", "nix"], "no operator 'nix' (expected one of payments, clean,"),
+        ([EXAMPLE, "--targets", " , "], "--targets: names no operator"),
+        ([EXAMPLE, "--targets", "clean", "--scheduler", "best"], "'best' is none of"),
+        ([EXAMPLE, "--targets", "clean", "--rule", "any"], "'any' is none of"),
+        ([EXAMPLE, "--targets", "clean", "--dot", "--mermaid"], "more than one document at once"),
+        (["/there/is/nothing", "--targets", "clean"], "cannot be read: No such file or directory"),
+        (["/", "--targets", "clean"], "cannot be read: Is a directory"),
+    ],
+)
+def test_a_request_that_does_not_fit_is_refused_with_the_way_out(argv: list[str], told: str) -> None:
+    ran = said("reconfigure", *argv)
+    assert (ran.code, ran.out) == (2, "")
+    assert told in ran.err
+    assert "hint: " in ran.err
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff\xfe\x00", b"", b"{", b"[" * 100_000, b'{"operators": 7}', b"hello", b'{"operators": []}']
+)
+def test_a_file_that_is_no_dataflow_is_refused(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "odd"
+    file.write_bytes(content)
+    ran = said("reconfigure", str(file), "--targets", "a")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("error: ")
+
+
+def test_a_long_list_is_shortened_until_all_of_it_is_asked_for(tmp_path: Path) -> None:
+    names = [f"step {i:02}" for i in range(40)]
+    file = tmp_path / "long.json"
+    file.write_text(json.dumps({"operators": [{"name": name} for name in names], "edges": [" -> ".join(names)]}))
+    argv = ("reconfigure", str(file), "--targets", "step 00,step 39", "--explain")
+    short, full = said(*argv).out, said(*argv, "--verbose").out
+    assert "and 20 more: --verbose" in short
+    assert "and 28 more" in " ".join(short.split())
+    assert "more" not in full
+    assert all(full.count(name) >= 3 for name in names)

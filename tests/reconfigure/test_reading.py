@@ -1,0 +1,202 @@
+"""Our own JSON of a dataflow: what it says, and everything that is wrong with one, at once and by pointer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from stateshift.errors import SpecError
+from stateshift.reconfigure.dataflow import Dataflow, Edge, Operator
+from stateshift.reconfigure.reading import asked, parse_dataflow, problems
+from stateshift.reconfigure.schedulers import fries
+from stateshift.reconfigure.schema import dataflow_schema, schema_text
+from tests.reconfigure.plans import FLINK, SPARK
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+
+def read(document: Any, *targets: str, files: dict[str, str] | None = None) -> Dataflow:
+    return asked(json.dumps(document), targets, _opened(files or {}))[0]
+
+
+def _opened(files: dict[str, str]) -> Any:
+    def opened(name: str) -> str:
+        if name not in files:
+            raise FileNotFoundError(2, "No such file or directory", name)
+        return files[name]
+
+    return opened
+
+
+def refused(document: Any, *targets: str) -> dict[str, str]:
+    """The complaints, by pointer."""
+    with pytest.raises(SpecError) as caught:
+        read(document, *targets)
+    return {one.pointer: one.message for one in caught.value.complaints}
+
+
+def operators(*names: str) -> list[dict[str, str]]:
+    return [{"name": name} for name in names]
+
+
+def test_a_document_says_all_that_a_dataflow_holds() -> None:
+    dataflow = read({
+        "version": 1,
+        "name": "payments",
+        "operators": [
+            {"name": "read", "one_per_edge": ["score"], "rate per second": 500, "cluster": "east"},
+            {"name": "score", "kind": "One-To-Many", "workers": "4", "costSeconds": 0.002, "job": "fraud"},
+            {"name": "join", "unique": True},
+        ],
+        "edges": ["read -> score -> join", {"from": "read", "to": "join", "way": "partitioned"}],
+    })  # fmt: skip
+    assert dataflow == Dataflow(
+        (
+            Operator("read", "one-to-many", rate_per_second=500, cluster="east"),
+            Operator("score", "one-to-many", workers=4, cost_seconds=0.002, job="fraud"),
+            Operator("join", unique=True),
+        ),
+        (
+            Edge("read", "score", one_per_tuple=True),
+            Edge("score", "join"),
+            Edge("read", "join", "partitioned"),
+        ),
+        "payments",
+    )
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    found = refused(
+        {
+            "operators": [
+                {"name": "read", "one_per_edge": ["scoer"]},
+                {"name": "score", "kind": "sideways", "workers": 0},
+                {"name": "score", "colour": "red"},
+            ],
+            "edges": ["read -> scroe", "read", {"from": "read"}, "read -> score", "read -> score"],
+        },
+        "Score", "nobody",
+    )  # fmt: skip
+    assert found["/operators/0/one_per_edge/0"].startswith("there is no edge from 'read' to 'scoer', did you mean")
+    assert "sideways" in found["/operators/1/kind"]
+    assert "0" in found["/operators/1/workers"]
+    assert found["/operators/2"] == "two operators are called 'score'"
+    assert "colour" in found["/operators/2/colour"]
+    assert found["/edges/0"] == "no operator 'scroe', did you mean 'score'?"
+    assert {"/edges/1", "/edges/2"} < found.keys()
+    assert found["/edges/4"] == "the edge read -> score stands twice"
+    assert found["--targets"] == "no operator 'nobody'"
+
+
+def test_an_operator_of_other_letters_is_meant_but_not_taken() -> None:
+    assert refused({"operators": operators("score")}, "Score")["--targets"] == (
+        "no operator 'Score', did you mean 'score'?"
+    )
+
+
+@pytest.mark.parametrize(
+    ("edges", "pointer", "message"),
+    [
+        (["a -> b -> c", "c -> a"], "/edges/1", "a cycle: a -> b -> c -> a"),
+        (["a -> b", "b -> b"], "/edges/1", "a cycle: b -> b"),
+        (["a -> b -> c -> b"], "/edges/0", "a cycle: b -> c -> b"),
+    ],
+)
+def test_a_cycle_is_named(edges: list[str], pointer: str, message: str) -> None:
+    assert refused({"operators": operators("a", "b", "c"), "edges": edges}) == {pointer: message}
+
+
+def test_topics_that_lead_in_a_circle_are_a_cycle() -> None:
+    document = {"operators": [{"name": "a", "reads": "one", "writes": "two"},
+                              {"name": "b", "reads": "two", "writes": "one"}]}  # fmt: skip
+    assert refused(document) == {"": "a cycle: a -> b -> a"}
+
+
+def test_an_edge_to_an_operator_that_could_not_be_read_is_not_complained_of() -> None:
+    assert list(refused({"operators": [{"name": "a"}, {"title": "b"}], "edges": ["a -> b"]}, "b")) == [
+        "/operators/1/title", "/operators/1",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("document", [[], 7, {}, {"operators": 7}, {"operators": [7]}, {"jobs": [{}]}])
+def test_what_is_no_document_is_refused_and_not_a_bug_of_ours(document: Any) -> None:
+    assert refused(document)
+
+
+def test_jobs_tell_their_own_operators_and_topics_join_them() -> None:
+    dataflow = read(
+        {
+            "operators": [{"name": "gateway", "writes": ["orders"]}, {"name": "ledger"}],
+            "jobs": [
+                {"name": "shop", "cluster": "north", "plan": "shop.txt",
+                 "operators": [{"name": "WriteToDataSourceV2", "writes": ["counts"]}]},
+                {"name": "fraud", "cluster": "east", "plan": json.loads(FLINK),
+                 "operators": [{"name": "Source: payments", "reads": ["counts"]},
+                               {"name": "Score", "kind": "one-to-one"}]},
+            ],
+            "edges": ["fraud/Sink: alerts -> ledger"],
+        },
+        files={"shop.txt": SPARK},
+    )  # fmt: skip
+    assert ("gateway", "shop/MicroBatchScan") in {edge.ends for edge in dataflow.edges}
+    assert ("shop/WriteToDataSourceV2", "fraud/Source: payments -> Map") in {edge.ends for edge in dataflow.edges}
+    score = dataflow.called("Score")[0]
+    assert (score.name, score.kind) == ("fraud/Score -> Filter", "one-to-one")
+    assert (score.job, score.cluster) == ("fraud", "east")
+    found = fries(dataflow, ["shop/StateStoreSave", score.name])
+    assert len(found.components) == 1, "a count may be met by both"
+
+
+def test_a_topic_that_several_read_hands_each_of_them_every_tuple() -> None:
+    dataflow = read({"operators": [{"name": "w", "writes": "t"}, {"name": "x", "reads": "t"},
+                                   {"name": "y", "reads": "t"}]})  # fmt: skip
+    assert dataflow["topic t"].kind == "one-to-many"
+    assert [set(one.operators) for one in fries(dataflow, ["x", "y"]).components] == [{"topic t", "x", "y"}]
+    assert [set(one.operators) for one in fries(dataflow, ["x"]).components] == [{"x"}], "and one each"
+
+
+def test_a_plan_that_is_not_there_and_one_that_is_none_are_told_by_their_pointers() -> None:
+    jobs = [{"name": "a", "plan": "gone.json"}, {"name": "b", "plan": {"x": 1}}]
+    found = refused({"jobs": jobs})
+    assert found["/jobs/0/plan"] == "gone.json cannot be read: No such file or directory"
+    assert found["/jobs/1/plan"] == "no plan of a job"
+
+
+def test_what_a_document_says_of_an_operator_its_plan_does_not_have_is_a_complaint() -> None:
+    jobs = [{"name": "a", "plan": json.loads(FLINK), "operators": [{"name": "Scoer", "unique": True}]}]
+    assert refused({"jobs": jobs})["/jobs/0/operators/0"] == "no operator 'Scoer', did you mean 'Score'?"
+
+
+def test_a_dataflow_that_a_program_made_is_held_against_the_same_rules() -> None:
+    wrong = Dataflow((Operator("a"), Operator("a"), Operator("b")), (Edge("a", "c"), Edge("a", "b"), Edge("b", "a")))
+    assert [(one.pointer, one.message) for one in problems(wrong)] == [
+        ("/operators/1", "two operators are called 'a'"),
+        ("/edges/0", "no operator 'c'"),
+        ("/edges/2", "a cycle: a -> b -> a"),
+    ]
+    assert problems(parse_dataflow(FLINK)) == ()
+
+
+def test_the_schema_is_the_one_that_is_checked_in() -> None:
+    """To renew it: python -c "from stateshift.reconfigure.schema import schema_text; print(schema_text(), end='')" """
+    assert (CONFIGS / "dataflow.schema.json").read_text("utf-8") == schema_text()
+    jsonschema.Draft202012Validator.check_schema(dataflow_schema())
+
+
+@pytest.mark.parametrize(
+    ("document", "valid"),
+    [
+        ({"operators": [{"name": "a", "oneParEdge": True}]}, False),
+        ({"operators": [{"name": "a", "onePerEdge": True}], "edges": ["a -> b", {"From": "a", "to": "c"}]}, True),
+        ({"operators": [{"name": "a", "kind": "sideways"}]}, False),
+        ({"operators": [{"name": "a", "workers": 0}]}, False),
+        ({"edges": ["a"]}, False),
+        ({"jobs": [{"name": "a", "plan": {"nodes": []}}]}, True),
+    ],
+)
+def test_the_schema_takes_what_has_the_right_shape(document: Any, valid: bool) -> None:
+    assert jsonschema.Draft202012Validator(dataflow_schema()).is_valid(document) is valid
