@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -113,3 +114,18 @@ def test_both_sides_of_a_spark_join_lead_to_it() -> None:
 def test_a_spark_plan_without_a_tree_is_refused() -> None:
     with pytest.raises(SpecError, match="no physical plan"):
         parse_dataflow("== Physical Plan ==\n\n")
+
+
+def test_what_a_real_spark_prints_of_a_query_is_read_and_its_operators_are_told_apart() -> None:
+    """Of Spark 4.3.0: a deduplication, then a count, both keyed by other columns; between two batches."""
+    text = Path(__file__).with_name("spark-4.3.0.txt").read_text("utf-8")
+    dataflow, targets = asked(text, ["Generate", "StreamingDeduplicate"])
+    assert dataflow.names == (
+        "LocalTableScan", "EventTimeWatermark", "Project", "Generate", "StreamingDeduplicate", "Project 2",
+        "HashAggregate", "HashAggregate 2", "StateStoreRestore", "HashAggregate 3", "StateStoreSave", "HashAggregate 4",
+        "WriteToDataSourceV2",
+    )  # fmt: skip
+    assert dataflow["Generate"].kind == "one-to-many"
+    shuffles = {(up, down) for up, down, way in ways(dataflow) if way == "partitioned"}
+    assert shuffles == {("Generate", "StreamingDeduplicate"), ("HashAggregate", "HashAggregate 2")}
+    assert fries(dataflow, targets).paused == ("Generate", "StreamingDeduplicate")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -20,6 +21,8 @@ from stateshift.clusters.flink_values import release_of
 from stateshift.clusters.opening import open_cluster
 from stateshift.clusters.protocol import JobState, SavepointRequest, StopRequest, Submission
 from stateshift.errors import ClusterError
+from stateshift.reconfigure.reading import asked, parse_dataflow
+from stateshift.reconfigure.schedulers import fries
 from stateshift.spec.model import ClusterSpec
 from tests.support.flink import Cluster, cluster_of, faults, jar, lines, until
 from tests.support.servers import Servers, group
@@ -367,3 +370,20 @@ def test_a_scheduler_that_cannot_change_parallelism_says_so(real: Cluster, flink
     with pytest.raises(ClusterError, match="does not support changing the parallelism") as raised:
         flink.rescale(id, dict.fromkeys(flink.running(id)[0].vertices, 3))
     assert "jobmanager.scheduler: adaptive" in str(raised.value.hint)
+
+
+@pytest.mark.row("F-15")
+def test_a_job_s_own_plan_says_which_of_its_operators_change_together(
+    real: Cluster, flink: FlinkRest, tmp_path: Path
+) -> None:
+    id = begun(flink, counting(real, tmp_path, "--max-parallelism", "16"))
+    plan = json.dumps(real.ask(f"/jobs/{id}/plan"))
+    dataflow = parse_dataflow(plan)
+    (found,) = flink.running(id)
+    assert {one.name: one.workers for one in dataflow.operators} == {
+        name: count for name, count, _ in found.vertices.values()
+    }
+    assert [edge.way for edge in dataflow.edges] == ["partitioned"]
+    flow, targets = asked(plan, dataflow.names)
+    (component,) = fries(flow, targets).components
+    assert sorted(component.operators) == sorted(flow.names) and component.heads == flow.sources
