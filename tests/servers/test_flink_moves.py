@@ -131,8 +131,9 @@ def test_a_job_goes_on_from_a_checkpoint_whose_own_folder_is_gone(ground: Ground
     words = [word for key, value in kept.items()
              for word in (f"--flink.{key}", value.replace("CHECKPOINTS", checkpoints.as_uri()))]  # fmt: skip
     id = ground.started("orders", *words)
-    last = ground.here.checkpointed(id, after=3)
+    ground.here.checkpointed(id, after=3)
     ground.here.cancelled(id)
+    last = ground.here.retained(id)
     gathered = ground.folder / "gathered"
     ground.said("gather", last, "--to", gathered, "--yes", "--workdir", ground.folder / "gather")
     checkpoints.rename(ground.folder / "gone")
@@ -161,10 +162,9 @@ def test_a_checkpoint_that_a_restore_with_claim_left_in_two_places_is_repaired(g
     # It counts nothing there, so that nothing is compacted.
     arguments = [*ground.arguments("orders"), *words, "--hold", "0"]
     id = ground.here.run("jobs.Count", *arguments, parallelism=2, savepoint=savepoint, claimMode="CLAIM")
-    last = ground.here.checkpointed(id)
+    ground.here.checkpointed(id)
     ground.here.cancelled(id)
-    whole = [place.parent for place in last.parent.glob("chk-*/_metadata")]
-    last = max(whole, key=lambda place: int(place.name.removeprefix("chk-")))
+    last = ground.here.retained(id)
     found = ground.said("verify", last, code=5)
     assert any("beside itself" in finding["message"] for finding in found["findings"])
     repaired = ground.folder / "repaired"

@@ -328,7 +328,7 @@ def test_a_job_with_a_changelog_that_cannot_go_on_says_why_and_the_way_out_works
     job = counting(real, tmp_path, flink_configuration=kept)
     id = begun(flink, job)
     flink.stop(StopRequest("orders", "", job.tag))
-    checkpoint = f"file:{real.checkpointed(id)}"
+    checkpoint = f"file:{real.retained(id)}"
     again = counting(real, tmp_path, tag="again", at=checkpoint, flink_configuration={changelog: True})
     flink.submit(again)
     until(lambda: (flink.find(again.tag).detail or "").startswith("restarting: Configured state backend"))

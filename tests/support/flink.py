@@ -5,6 +5,7 @@
     job = cluster.run("jobs.Count", "--keys", "10", savepoint=..., parallelism=2)
     cluster.stopped(job, folder)            stop with savepoint: where it is
     cluster.checkpointed(job)               a checkpoint's folder, once one has been completed
+    cluster.retained(job)                   the last one's, of a job that has ended
     changes(folder), has_seen(folder, 60)   what Kinds wrote; whether it is through with sixty numbers
     lines(folder) -> [Line(key, count, number), ...]     what Count wrote
     faults(lines, keys, first, end)         what is lost, doubled or counted wrongly in them; nothing if all is well
@@ -139,6 +140,12 @@ class Cluster:
             return found if found is not None and found["id"] > after else None
 
         return _path(until(latest)["external_path"])
+
+    def retained(self, job: str) -> Path:
+        """The last checkpoint of a job that has ended, as the disk has it: Flink's list of them may be some time old,
+        and what it has be deleted since."""
+        whole = [place.parent for place in self.checkpointed(job).parent.glob("chk-*/_metadata")]
+        return max(whole, key=lambda place: int(place.name.removeprefix("chk-")))
 
     def cancelled(self, job: str) -> None:
         self.ask(f"/jobs/{job}?mode=cancel", {}, "PATCH")
