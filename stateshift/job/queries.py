@@ -5,6 +5,8 @@ How a query is stopped between two batches: its loop asks before every batch whe
 to TERMINATED, as `stop` does, but without the interruption that comes with `stop`. The query then finishes the batch it
 is in, commits it, and its thread ends. Only one that sleeps until its next trigger is interrupted: its thread says so
 itself (ProcessingTimeExecutor calls Clock.waitTillTime), and whatever wakes it now, it asks before it does anything.
+Spark 4.3 asks once more within a batch, when that has been planned, and interrupts its own thread if it is to end
+(MicroBatchExecution.runBatch): so the flag is set while a batch is being done, or none is under way.
 Where a Spark has no such flag, the moment between two batches is waited for and may be missed: the batch that `stop`
 then cuts short has been planned and not committed, and Spark repeats it.
 """
@@ -20,6 +22,7 @@ from stateshift.formats import marks
 from stateshift.job import files
 from stateshift.job.places import handed_over, location
 
+TELL_SECONDS_MAX = 10.0  # how long a moment is waited for in which telling a query does not cut its batch short
 BATCH_SECONDS_MAX = 240.0  # how long a query may take to finish its batch before it is stopped in the middle of it
 
 
@@ -97,11 +100,35 @@ def _tell(query: Any) -> bool:
         try:
             terminated = getattr(getattr(package, "TERMINATED$"), "MODULE$")
             if isinstance(terminated, JavaObject):
+                until = time.monotonic() + TELL_SECONDS_MAX
+                while not _is_past_planning(query) and time.monotonic() < until:
+                    time.sleep(0.005)
                 _execution(query).state().set(terminated)
                 return True
         except (Py4JError, TypeError, AttributeError):  # what py4j says of a name that is not there
             continue
     return False
+
+
+def _is_past_planning(query: Any) -> bool:
+    """Whether its thread does what has been planned, sleeps, or has ended."""
+    thread = _execution(query).queryExecutionThread()
+    if not thread.isAlive():
+        return True
+    frames = _frames(thread)
+    return any(f"{method}(" in frames for method in _PAST_PLANNING)
+
+
+def _frames(thread: Any) -> str:
+    """All of its stack as one text: frame by frame it would be another by the time that the last is asked for."""
+    java, bearer = files.jvm().java, files.jvm().java.lang.Throwable()
+    bearer.setStackTrace(thread.getStackTrace())
+    text = java.io.StringWriter()
+    bearer.printStackTrace(java.io.PrintWriter(text))
+    return str(text.toString())
+
+
+_PAST_PLANNING = (".withNewExecutionId", ".sleep", ".waitTillTime")
 
 
 def _has_stopped(query: Any) -> bool:
