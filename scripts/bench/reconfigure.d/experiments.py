@@ -41,7 +41,7 @@ def joins(flow: Dataflow, targets: tuple[str, ...], scheduler: Scheduler, seed: 
     rate = 300.0 / len(flow.sources)
     each = {name: rate if name in ("J5", "J6", "J7") else 300.0 for name in expensive}
     costs = {name: 0.9 * 4 / each[name] for name in expensive}
-    shares = {name: (0.34, 0.22, 0.22, 0.22) for name in expensive}
+    shares = dict.fromkeys(expensive, (0.34, 0.22, 0.22, 0.22))
     load = Load(dict.fromkeys(flow.sources, ((0.0, rate),)), costs, REQUEST, SECONDS, shares=shares)
     return simulate(schedule(flow, targets, scheduler), load, Random(seed), until_changed=True)
 

@@ -39,11 +39,11 @@ def _head(seed: int) -> Iterator[str]:
     yield "# How fast operators that change together can change"
     yield ""
     yield from _wrapped(
-        f"`./scripts/bench/reconfigure --seed {seed}`, Python {platform.python_version()}. *Theirs* is what Fries (VLDB "
-        "2022, section 8) measured on its cluster; *ours* is `stateshift.reconfigure.simulating`: tuples, queues, costs "
-        "and control messages, event by event. Absolute seconds depend on loads that the paper does not tell; what is "
-        "to be compared is how the schedulers stand to each other, and how delays grow. A delay is the time from the "
-        "request until no target uses its old function any more."
+        f"`./scripts/bench/reconfigure --seed {seed}`, Python {platform.python_version()}. *Theirs* is what Fries "
+        "(VLDB 2022, section 8) measured on its cluster; *ours* is `stateshift.reconfigure.simulating`: tuples, "
+        "queues, costs and control messages, event by event. Absolute seconds depend on loads that the paper does not "
+        "tell; what is to be compared is how the schedulers stand to each other, and how delays grow. A delay is the "
+        "time from the request until no target uses its old function any more."
     )
     yield ""
     yield "![delay over rate, cost and workers](reconfigure.png)"
@@ -118,9 +118,9 @@ def _finding(seed: int) -> Iterator[str]:
     yield "## Finding what has to change together (F-8)"
     yield ""
     yield from _wrapped(
-        f"Random dataflows, {TARGETS} targets, seconds of one core, the median of {ROUNDS} rounds in turn. Ours: from the "
-        "dataflow to components with heads and edges, pruning included. networkx: descendants, ancestors and weakly "
-        "connected components of a graph that was made before. Both find the same components."
+        f"Random dataflows, {TARGETS} targets, seconds of one core, the median of {ROUNDS} rounds in turn. Ours: from "
+        "the dataflow to components with heads and edges, pruning included. networkx: descendants, ancestors and "
+        "weakly connected components of a graph that was made before. Both find the same components."
     )
     yield ""
     yield "| operators | edges | inside | ours, s | µs an edge | networkx, s | ours / networkx |"
@@ -137,7 +137,7 @@ def _finding(seed: int) -> Iterator[str]:
         other = None if theirs is None else median(one[0] for _, one in rounds if one is not None)
         beside = "- | -" if other is None else f"{other:.2f} | {seconds / other:.2f}"
         inside = sum(map(len, mine))
-        yield (f"| {operators:,} | {edges:,} | {inside:,} | {seconds:.2f} | {seconds / edges * 1e6:.1f} | {beside} |")
+        yield f"| {operators:,} | {edges:,} | {inside:,} | {seconds:.2f} | {seconds / edges * 1e6:.1f} | {beside} |"
     yield ""
 
 
