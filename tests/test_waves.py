@@ -125,6 +125,17 @@ def test_the_jobs_of_a_wave_are_all_stopped_before_anything_of_one_is_published(
 
 
 @pytest.mark.parametrize(
+    ("strategy", "waves"), [("all-at-once", 1), ("batched(2)", 2), ("optimised", 3)]  # they share both disks
+)
+def test_a_strategy_says_how_many_waves_there_are(ground: Ground, strategy: str, waves: int) -> None:
+    going_on(ground)
+    assert ground.apply(asked(strategy=strategy)).state == "finished"
+    phases = [one.phase for one in told(ground, StepStarted)]
+    assert sum(now == "halt" != before for before, now in zip([None, *phases], phases, strict=False)) == waves
+    assert running(ground) == {"there/first", "there/second", "there/third"}
+
+
+@pytest.mark.parametrize(
     ("waves", "complaint"),
     [
         ([["first", "second"]], "'third' is in no wave"),

@@ -64,7 +64,7 @@ def one_plan(plan: Plan) -> dict[str, Any]:
 
 def waves(proposed: Proposal) -> list[tuple[str, ...]]:
     """The jobs that move together, by name, in their order."""
-    from stateshift.spec.waves import in_waves
+    from stateshift.strategies.waves import in_waves
 
     planned = {plan.job for plan in proposed.plans}
     named = (tuple(job.name for job in wave if job.name in planned) for wave in in_waves(proposed.spec))

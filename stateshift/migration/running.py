@@ -41,10 +41,10 @@ from stateshift.migration.working import stale
 from stateshift.plan import WHILE_IT_RUNS, Plan
 from stateshift.report import Report, summarize
 from stateshift.spec import JobSpec
-from stateshift.spec.waves import in_waves
 from stateshift.step import AwaitProgress, SubmitJob
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
+from stateshift.strategies.waves import in_waves
 from stateshift.workdir import Workdir
 
 # What became of a job that has to be started once more.

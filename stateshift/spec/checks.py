@@ -89,6 +89,9 @@ def _check_waves(complaints: Complaints, spec: Spec, jobs: list[ReadJob]) -> Non
     """Every job moves in exactly one wave, and those that share a source in one."""
     if not spec.waves:
         return
+    if spec.strategy:
+        message = "a strategy beside waves: both say what moves together"
+        complaints.add(Place(spec.strategy, "/strategy"), message, "one of them")
     at = Place(spec.waves, "/waves")
     names, planned = [read.job.name for read in jobs], [name for wave in spec.waves for name in wave]
     for name in dict.fromkeys(planned):

@@ -202,8 +202,12 @@ SPEC = Keys(
     Key("jobs", "jobs", "The jobs in the order in which they move: a list, or a map by name.", Spec, "jobs"),
     Key("waves", "waves",
         "Which jobs move together, phase by phase: a list of waves in their order, each a list of jobs' names; every "
-        "job is in one. Left out, jobs move one after the other, and those that share a source together.",
+        "job is in one. Left out, `strategy` says so; jobs that share a source move together.",
         Spec, "waves"),
+    Key("strategy", "strategy",
+        "Which jobs move together, where no waves say so. fluid: one after the other, the default. all-at-once: all of "
+        "them. batched(k): k at a time. optimised: in as few waves as there can be in which no cluster gives two jobs, "
+        "nor takes two.", Spec, "strategy"),
     Key("on_failure", "choice",
         "What becomes of the others when a job fails. stop: nothing more is begun, a person decides. finish: the wave "
         "that failed is taken back, the others are carried out. rollback: the whole run is taken back; a wave whose "

@@ -66,6 +66,12 @@ def scheme(location: str) -> str:
     return _parts(location)[0][0]
 
 
+def host_of(location: str) -> str:
+    """`hdfs://namenode:8020` of a location there; what is on one machine's disks is at one place."""
+    (kind, host), _ = _parts(location) if location else (("", ""), [])
+    return f"{kind}://{host}"
+
+
 def _path_of(rest: str) -> str:
     """The path behind `file:`, which may name this machine and no other."""
     if rest.startswith("//") and not rest.startswith("///"):

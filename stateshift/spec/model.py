@@ -3,7 +3,7 @@
     Spec                    one migration
       clusters                named places where jobs run
       jobs                    in the order in which they move
-      waves                   which of them move together, by name; empty where that is left to us (`spec.waves`)
+      waves                   which of them move together, by name; empty where `strategy` says it (`strategies.waves`)
       on_failure              what becomes of the other jobs when one fails
         source, target          locations; without a target the job stays where it is
         merge_locations         directories whose content joins the source first (Algorithm 5)
@@ -172,6 +172,7 @@ class Spec:
     jobs: tuple[JobSpec, ...]
     restart: bool = True
     waves: tuple[tuple[str, ...], ...] = ()
+    strategy: str | None = None
     on_failure: OnFailure = "stop"
     clusters: tuple[ClusterSpec, ...] = ()
     uid_hash: HashProfile = HashProfile()

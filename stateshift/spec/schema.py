@@ -155,6 +155,9 @@ def _list_or_map(of: str) -> list[Schema]:
 _TEXT = {"type": "string", "pattern": r"\S"}
 _TEXTS = {"anyOf": [{"type": "array", "items": _TEXT}, {"type": "string"}]}
 
+_STRATEGY = "|".join((*map(_loosely, ("all_at_once", "fluid", "optimised", "optimized")),
+                      rf"{_loosely('batched')}\s*\(\s*[0-9]{{1,9}}\s*\)"))  # fmt: skip
+
 _INLINE: dict[str, Schema] = {
     "text": _TEXT,
     "texts": _TEXTS,
@@ -181,6 +184,7 @@ _INLINE: dict[str, Schema] = {
     "type": {"anyOf": [_TEXT, {"type": "object"}]},
     "name": {"type": "string"},
     "until": {"type": "string", "pattern": _UNTIL},
+    "strategy": {"type": "string", "pattern": rf"^\s*({_STRATEGY})\s*$|{_PLACEHOLDER}"},
     "cutover": {"type": "string", "pattern": _CUTOVER},
     "environment": {"type": "object", "additionalProperties": {"type": "string"}},
 }

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stateshift.spec import warm
+from stateshift.spec import strategy, warm
 from stateshift.spec.keys import Key, Keys, fold
 from stateshift.spec.location import NoLocation, normal
 from stateshift.spec.place import Complaints, Place, readable, told
@@ -162,6 +162,13 @@ def _cutover(reader: Reader, key: Key, place: Place) -> str | None:
     return read
 
 
+def _strategy(reader: Reader, key: Key, place: Place) -> str | None:
+    read = strategy.normal_strategy(place.value) if isinstance(place.value, str) else None
+    if read is None:
+        reader.refuse(place, strategy.EXPECTED)
+    return read
+
+
 def _batch(reader: Reader, key: Key, place: Place) -> int | None:
     return _whole(reader, place, 0, _NUMBER_MAX, "an integer from 0 on")
 
@@ -266,6 +273,7 @@ _READ: dict[str, Callable[[Reader, Key, Place], Any]] = {
     "batch": _batch,
     "until": _until,
     "cutover": _cutover,
+    "strategy": _strategy,
     "number": _number,
     "port": _port,
     "connection": _connection,

@@ -1,6 +1,6 @@
-"""Which jobs of a spec move together. Pure.
+"""Which jobs of a spec have to move together. Pure. (`strategies.waves` has the order of the others.)
 
-    in_waves(spec)       the waves in their order, every job in one
+    shared(spec)         every job, those together that share a source
     sharing(spec, job)   the jobs that take their operators out of the same source
 
 Jobs that share a source move together: it is stopped once, and started again only when none of them is moved any more.
@@ -13,19 +13,16 @@ from stateshift.spec.location import relation
 from stateshift.spec.model import JobSpec, Spec
 
 
-def in_waves(spec: Spec) -> tuple[tuple[JobSpec, ...], ...]:
-    """As the spec says; else one after the other, but for those that share a source."""
-    if spec.waves:
-        by_name = {job.name: job for job in spec.jobs}
-        return tuple(tuple(by_name[name] for name in wave) for wave in spec.waves)
-    waves: list[list[JobSpec]] = []
+def shared(spec: Spec) -> tuple[tuple[JobSpec, ...], ...]:
+    """Each job once, those together that share a source; by the first of them, in the spec's order."""
+    groups: list[list[JobSpec]] = []
     for job in spec.jobs:
-        shared = next((wave for wave in waves if share(wave[0], job)), None)
-        if shared is None:
-            waves.append([job])
+        found = next((group for group in groups if share(group[0], job)), None)
+        if found is None:
+            groups.append([job])
         else:
-            shared.append(job)
-    return tuple(tuple(wave) for wave in waves)
+            found.append(job)
+    return tuple(tuple(group) for group in groups)
 
 
 def sharing(spec: Spec, job: JobSpec) -> tuple[JobSpec, ...]:

@@ -18,6 +18,7 @@
     worker          the protocol, one worker of it: F routes and moves, S installs and applies
     network         workers and their channels, as one value: a world in which every order can be tried
     promises        what a migration promises, held against what was done
+    waves           the jobs of a spec, moved by a strategy as bins are
     cost            latency, duration and memory of a strategy's steps, before anything moves
     sweeps          the published experiments on the cost model
 

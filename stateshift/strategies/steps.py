@@ -11,16 +11,13 @@ As text they are `all-at-once`, `fluid`, `batched(16)` and `optimised`. What eac
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stateshift.errors import Complaint, SpecError
+from stateshift.spec.strategy import EXPECTED, normal_strategy
 from stateshift.strategies.colouring import colours
 from stateshift.strategies.moves import Move, Step, degree
-
-EXPECTED = "all-at-once, fluid, batched(k) with k moves at a time, or optimised"
-_WORDS = re.compile(r"\s*(?P<name>[a-z-]+)\s*(?:\(\s*(?P<moves>[0-9]{1,9})\s*\))?\s*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +68,11 @@ def in_steps(strategy: Strategy, moves: Sequence[Move]) -> tuple[Step, ...]:
 
 def strategy_of(text: str, pointer: str = "/strategy") -> Strategy:
     """The inverse of `str`."""
-    found = _WORDS.match(text)
-    name, moves = (found["name"], found["moves"]) if found else ("", None)
+    name = normal_strategy(text)
     plain = {str(strategy): strategy for strategy in (AllAtOnce(), Fluid(), Optimised())}
-    if name in plain and moves is None:
-        return plain[name]
-    if name == "batched" and moves is not None and int(moves) > 0:
-        return Batched(int(moves))
-    message = "batched needs to know how many moves at a time" if name == "batched" else "no strategy"
+    if name is not None:
+        return plain.get(name) or Batched(int(name.removeprefix("batched(").removesuffix(")")))
+    message = "batched needs to know how many moves at a time" if text.strip() == "batched" else "no strategy"
     raise SpecError((Complaint(pointer, message, text, EXPECTED),), hint="for instance: batched(16)")
 
 

@@ -142,7 +142,15 @@ def test_a_strategy_is_read_from_its_own_words(strategy: Strategy) -> None:
     assert strategy_of(str(strategy)) == strategy
 
 
-@pytest.mark.parametrize("text", ["", "batched", "batched(0)", "batched(-1)", "fluid(3)", "sudden", "all at once"])
+@pytest.mark.parametrize(
+    ("text", "strategy"),
+    [("All at once", AllAtOnce()), (" FLUID ", Fluid()), ("optimized", Optimised()), ("batched( 007 )", Batched(7))],
+)
+def test_its_words_may_be_spelled_as_keys_may(text: str, strategy: Strategy) -> None:
+    assert strategy_of(text) == strategy
+
+
+@pytest.mark.parametrize("text", ["", "batched", "batched(0)", "batched(-1)", "fluid(3)", "sudden", "batched(1e3)"])
 def test_other_words_are_refused_with_those_there_are(text: str) -> None:
     with pytest.raises(SpecError) as refused:
         strategy_of(text, "/jobs/0/strategy")
