@@ -112,26 +112,26 @@ class _Taking:
             if told is not None:
                 return told.location
             found = self._found(since)
-            if found is None and not self._is_told_later(ended):
-                asked[0] = True  # also where the answer is lost
-                self._ask(trigger_id(self.request.tag, attempt[0]))
-            return found
+            if found is not None:
+                return found
+            job = self._job()
+            if job.told in _BEGINS or (job.told in _ENDS and self._is_told_later(ended)):
+                return None  # it cannot be asked yet; or it has been
+            asked[0] = True  # also where the answer is lost
+            self._ask(job, trigger_id(self.request.tag, attempt[0]))
+            return None
 
         return look
 
     def _is_told_later(self, ended: list[float]) -> bool:
         """Of a job that has ended just now, somebody else of our run may have asked for what ended it since we looked;
         and the list, which is some seconds old, may not have it yet."""
-        if self._job().told not in _ENDS:
-            return False
         if not ended:
-            ended.append(time.monotonic())
-        return time.monotonic() < ended[0] + self.calls.refresh_seconds() + 0.5
+            ended.append(time.monotonic() + self.calls.refresh_seconds() + 0.5)
+        return time.monotonic() < ended[0]
 
-    def _ask(self, trigger: str) -> None:
-        if self._job().told in _BEGINS:
-            return  # it cannot be asked yet
-        self._refuse_what_would_fail()
+    def _ask(self, job: Job, trigger: str) -> None:
+        self._refuse_what_would_fail(job)
         request = self.request
         words = ("targetDirectory", "drain") if request.stop else ("target-directory", "cancel-job")
         flag = request.drain if request.stop else request.cancel
@@ -140,8 +140,7 @@ class _Taking:
             request.job_id, request.stop, {**body, **({words[0]: request.directory} if request.directory else {})}
         )
 
-    def _refuse_what_would_fail(self) -> None:
-        job = self._job()
+    def _refuse_what_would_fail(self, job: Job) -> None:
         if job.told in _ENDS:
             fact = f"{job.name} ({job.id}) is {job.told}, and no savepoint below {self.request.directory} ended it"
             raise self._error(fact, "take its last retained checkpoint, or a savepoint that there is, as its image")

@@ -116,7 +116,7 @@ def _is_past_planning(query: Any) -> bool:
     if not thread.isAlive():
         return True
     frames = _frames(thread)
-    return any(f"{method}(" in frames for method in _PAST_PLANNING)
+    return any(method in frames for method in _PAST_PLANNING)
 
 
 def _frames(thread: Any) -> str:
@@ -128,19 +128,13 @@ def _frames(thread: Any) -> str:
     return str(text.toString())
 
 
-_PAST_PLANNING = (".withNewExecutionId", ".sleep", ".waitTillTime")
+_PAST_PLANNING = (".withNewExecutionId(", ".sleep(", ".waitTillTime(")
 
 
 def _has_stopped(query: Any) -> bool:
     """Whether a query that was told has done its last batch: it has ended, or sleeps until its next trigger."""
     thread = _execution(query).queryExecutionThread()
-    return not thread.isAlive() or "waitTillTime" in _innermost(thread)
-
-
-def _innermost(thread: Any, count: int = 8) -> list[str]:
-    """The methods a thread is in, the innermost first."""
-    frames = thread.getStackTrace()
-    return [str(frames[number].getMethodName()) for number in range(min(count, len(frames)))]
+    return not thread.isAlive() or ".waitTillTime(" in _frames(thread)
 
 
 def _between_batches(query: Any) -> bool:
