@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stateshift.reconfigure.graph import Graph, groups, marked, topological
+from stateshift.reconfigure.graph import Graph, groups, marked
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,7 @@ def covered(graph: Graph, members: Iterable[int]) -> tuple[list[int], list[tuple
 def components(graph: Graph, members: Iterable[int]) -> tuple[Component, ...]:
     """The components of the members' minimal covering sub-DAG, the one whose operator is named first first."""
     inside, ends = covered(graph, members)
-    order = topological(graph)
-    assert order is not None, "a dataflow with a cycle"
-    rank = {here: place for place, here in enumerate(order)}
+    rank = {here: place for place, here in enumerate(_upstream_first(inside, ends))}
     fed = {other for _, other in ends}
     gathered = groups(inside, ends)
     group_of = {here: i for i, group in enumerate(gathered) for here in group}
@@ -50,6 +48,22 @@ def components(graph: Graph, members: Iterable[int]) -> tuple[Component, ...]:
         edges[group_of[end[0]]].append(end)
     return tuple(_named(graph, sorted(group, key=rank.__getitem__), mine, fed)
                  for group, mine in zip(gathered, edges, strict=True))  # fmt: skip
+
+
+def _upstream_first(inside: Iterable[int], ends: Iterable[tuple[int, int]]) -> list[int]:
+    after: dict[int, list[int]] = {here: [] for here in inside}
+    waiting_for = dict.fromkeys(after, 0)
+    for one, other in ends:
+        after[one].append(other)
+        waiting_for[other] += 1
+    order = [here for here, count in waiting_for.items() if not count]
+    for here in order:  # grows while it is walked
+        for other in after[here]:
+            waiting_for[other] -= 1
+            if not waiting_for[other]:
+                order.append(other)
+    assert len(order) == len(after), "a dataflow with a cycle"
+    return order
 
 
 def _named(graph: Graph, group: list[int], edges: list[tuple[int, int]], fed: set[int]) -> Component:

@@ -38,11 +38,12 @@ def graph_of(dataflow: Dataflow, *, cut: bool = False) -> Graph:
     before: Neighbours = [[] for _ in number]
     after: Neighbours = [[] for _ in number]
     silent = {operator.name for operator in dataflow.operators if operator.kind == "blocking"} if cut else frozenset()
-    for edge in dataflow.edges:
-        if edge.upstream not in silent:
-            one, other = number[edge.upstream], number[edge.downstream]
-            after[one].append(other)
-            before[other].append(one)
+    edges = [edge for edge in dataflow.edges if edge.upstream not in silent] if silent else dataflow.edges
+    ones, others = [number[edge.upstream] for edge in edges], [number[edge.downstream] for edge in edges]
+    for one, other in zip(ones, others, strict=True):
+        after[one].append(other)
+    for one, other in zip(ones, others, strict=True):
+        before[other].append(one)
     return Graph(tuple(number), before, after, number)
 
 
