@@ -42,10 +42,12 @@ def may_hold(world: World, target: Storage, path: str, files: int) -> bool:
 
 
 def reading(source: Storage, item: FileInfo) -> Input:
+    far = source.traits.at_once > 1  # a disk is read ahead by its system
+
     def content(offset: int = 0) -> Iterator[bytes]:
         chunks = source.chunks(item.path, offset, item.size)
         try:
-            yield from ahead(chunks) if item.size - offset >= FROM_BYTES else chunks
+            yield from ahead(chunks) if far and item.size - offset >= FROM_BYTES else chunks
         except MissingFile as error:
             raise MissingFile(
                 f"{item.path} was there when the plan was made and is gone",

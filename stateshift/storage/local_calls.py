@@ -14,7 +14,10 @@ _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 _NAMELESS = getattr(os, "O_TMPFILE", None)  # Linux
 
-_syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+_libc = ctypes.CDLL(None, use_errno=True)
+_syncfs = getattr(_libc, "syncfs", None)
+_sync_file_range = getattr(_libc, "sync_file_range", None)  # Linux
+_WRITE = 2
 
 # Whether one file system can be synced, and waited for. sync(2) stands in where not; on some systems it only begins.
 SYNCS_ONE: Final = _syncfs is not None
@@ -38,6 +41,13 @@ def write(descriptor: int, content: bytes) -> None:
     written = os.write(descriptor, content)
     while written < len(content):
         written += os.write(descriptor, memoryview(content)[written:])
+
+
+def begin_to_flush(descriptor: int, offset: int, size: int) -> None:
+    """Let the disk begin with what was written there, and wait for nothing: the sync at the end finds less to do. Where
+    the system cannot, the sync does all of it."""
+    if _sync_file_range is not None:
+        _sync_file_range(descriptor, ctypes.c_int64(offset), ctypes.c_int64(size), _WRITE)
 
 
 def flush(file: BinaryIO) -> None:

@@ -12,11 +12,13 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
 from stateshift.storage import failures
+from stateshift.storage import local_calls as calls
 from stateshift.storage.local import LocalStorage
 from stateshift.storage.protocol import CHUNK
 from stateshift.storage.temporaries import is_temporary, temporary
@@ -463,6 +465,25 @@ def test_a_name_that_is_too_long_is_an_error_with_a_hint(storage: LocalStorage) 
         with pytest.raises(StorageError, match="too long") as raised:
             attempt()
         assert raised.value.hint
+
+
+@pytest.mark.parametrize("can", [True, False])
+def test_the_disk_may_begin_with_a_large_file_while_it_is_written(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, can: bool
+) -> None:
+    begun, real = [], calls._sync_file_range
+    if can and real is None:
+        pytest.skip("only Linux has sync_file_range")
+
+    def spied(*arguments: Any) -> int:
+        begun.append([arguments[1].value, arguments[2].value])
+        return int(real(*arguments))
+
+    monkeypatch.setattr(calls, "_sync_file_range", spied if can else None)
+    pieces = [bytes([n]) * (3 << 20) for n in range(10)]
+    assert storage.write("large", lambda: iter(pieces)) == 30 << 20
+    assert storage.read("large") == b"".join(pieces)
+    assert begun == ([[0, 9 << 20], [9 << 20, 9 << 20], [18 << 20, 9 << 20]] if can else [])
 
 
 def test_a_file_of_255_bytes_name_can_be_written(storage: LocalStorage) -> None:
