@@ -42,7 +42,8 @@ LOAD_MAX, LOAD_SECONDS_MAX = 3.0, 20.0  # the job itself keeps this machine busy
 @dataclass(frozen=True)
 class Measured:
     """One way in one round. `parts` add up to `gap`; `halt_to_publish` is of the run's journal; `latencies` counts
-    records by quarters of a second, of all that came from ten seconds before the way was begun until it was over."""
+    records by quarters of a second, of all that came from ten seconds before the way was begun until it was over.
+    `took` is from the command to the first output, `brought` what was written for it."""
 
     tag: str
     query: str
@@ -62,6 +63,8 @@ class Measured:
     towards: str
     load: float
     at: str
+    took: float = 0.0
+    brought: int = 0
 
 
 def main() -> None:
@@ -129,7 +132,7 @@ def measured(at_work: Ground, tag: str, number: int, way: str) -> Measured:
         tag, at_work.case.query, at_work.case.provider, at_work.case.mb, number, way, round(gap.seconds, 3),
         round(max(latencies), 3), round(moved.published - moved.stopped, 3), parts, dict(moved.phases),
         [list(step) for step in moved.steps], {str(key): value for key, value in buckets(latencies).items()},
-        round(pause, 3), size, at_work.place, round(load, 2), at,
+        round(pause, 3), size, at_work.place, round(load, 2), at, round(gap.end - moved.begun, 3), moved.brought,
     )  # fmt: skip
 
 

@@ -75,7 +75,8 @@ def header(every: Every) -> list[str]:
         "part: the last batch and the old job's end; the look at what is left, the fence, the copy and the comparison; "
         "the publish; the new query's start; its state and first batch. *worst* is the latency of the record that "
         "waited longest, *halt to publish* from the old job's end until the last file is published, by the journal. "
-        "*uptime's load* is the highest before a way was begun, of the job itself and of others."
+        "*all of it* is from the command until the job's first output, *written* how many times the image's bytes were "
+        "written for it. *uptime's load* is the highest before a way was begun, of the job itself and of others."
     )
     return textwrap.wrap(told, 120, break_on_hyphens=False)
 
@@ -88,9 +89,10 @@ def by_case(every: Every) -> dict[tuple[str, str, int], Every]:
 
 
 def table(found: Every) -> Iterator[str]:
-    columns = ("way", "gap", *PARTS, "worst", "halt to publish", "times restart's gap", "rounds", "uptime's load", "at")
+    columns = ("way", "gap", *PARTS, "worst", "halt to publish", "times restart's gap", "all of it", "written",
+               "rounds", "uptime's load", "at")  # fmt: skip
     yield f"| {' | '.join(columns)} |"
-    yield f"|{'---|' * (len(PARTS) + 8)}"
+    yield f"|{'---|' * len(columns)}"
     for way in WAYS:
         ours = [one for one in found if one["way"] == way]
         if ours:
@@ -101,10 +103,11 @@ def line_of(way: str, ours: Every, found: Every) -> str:
     parts = [f"{statistics.median(one['parts'][part] for one in ours):.1f}" for part in PARTS]
     of_restart = ratios(found, way, "restart", "gap")
     published = spread([one["halt_to_publish"] for one in ours], 2) if way != "restart" else ""
+    of_image = statistics.median(one["brought"] / one["state_bytes"] for one in ours)
     cells = (
         way, spread([one["gap"] for one in ours]), *parts, spread([one["worst"] for one in ours]), published,
-        spread(of_restart, 2) if of_restart else "", len(ours), f"{max(one['load'] for one in ours):.1f}",
-        ours[-1]["at"],
+        spread(of_restart, 2) if of_restart else "", f"{statistics.median(one['took'] for one in ours):.1f}",
+        f"{of_image:.2f}", len(ours), f"{max(one['load'] for one in ours):.1f}", ours[-1]["at"],
     )  # fmt: skip
     return f"| {' | '.join(map(str, cells))} |"
 

@@ -21,12 +21,13 @@ from typing import Any
 from ground import SECONDS_MAX, Ground, removed
 
 UNTIL = "remaining < 3s"
+BRINGING = ("copy", "transform", "publish")
 
 
 @dataclass(frozen=True)
 class Moved:
     """`stopped` and `published` are moments; `steps` what the run did in between and around, by the journal:
-    (name, seconds after the stop, how long it took)."""
+    (name, seconds after the stop, how long it took). `brought` is how many bytes it wrote, all rounds together."""
 
     begun: float
     stopped: float
@@ -34,6 +35,7 @@ class Moved:
     published: float
     phases: Mapping[str, float]
     steps: tuple[tuple[str, float, float], ...] = ()
+    brought: int = 0
 
 
 Way = Callable[[Ground], Moved]
@@ -114,4 +116,7 @@ def _told(begun: float, workdir: Path) -> Moved:
     )  # fmt: skip
     report = json.loads((workdir / "report.json").read_text())
     phases = {phase["name"]: round(phase["seconds"], 3) for phase in report["jobs"][0]["phases"]}
-    return Moved(begun, stopped, copied, published, phases, told)
+    brought = sum(
+        step.bytes for plan in progress.plans for step in plan.steps.values() if step.phase in BRINGING
+    )
+    return Moved(begun, stopped, copied, published, phases, told, brought)
