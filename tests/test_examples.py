@@ -26,6 +26,7 @@ RUN_BY = {
     "algorithm-5.json": "servers/test_cluster_moves.py",
     "merge.json": "test_examples.py",
     "data.json": "test_examples.py",
+    "payment-fraud.json": "test_examples.py",
     "workflow.json": "servers/test_examples.py",
     "command.json": "servers/test_examples.py",
     "fork.json": "servers/test_examples.py",
@@ -89,3 +90,21 @@ def test_data_takes_what_the_job_reads_along_and_leaves_what_is_there(tmp_path: 
     log = (new / "checkpoint" / "sources" / "0" / "2").read_text()
     assert f"{new}/in/f2.json" in log
     assert str(archive) not in log
+
+
+@pytest.mark.row("IS-8", "F-9")
+def test_jobs_that_feed_each_other_move_as_one(tmp_path: Path, places: dict[str, str]) -> None:
+    checkpoints = tmp_path / "data" / "checkpoints"
+    for name in ("ingest", "features", "alerting"):
+        Checkpoint().write(LocalStorage(f"file://{checkpoints}/{name}"))
+    example("payment-fraud.dataflow.json", tmp_path)
+    spec = example("payment-fraud.json", tmp_path, places)
+    planned = said({}, "plan", str(spec))
+    assert planned["waves"] == [["ingest", "features", "alerting"]]
+    (cut,) = planned["cuts"]
+    assert ["replicate", "user features"] in cut["joints"]
+    assert cut["between"] == ["join features", "fraud model"], "the job that scores stays where it is"
+    applied(spec, tmp_path / "run")
+    assert len(held(LocalStorage(f"file://{tmp_path}/mnt/checkpoints/alerting"))) > 9
+    for name in ("ingest", "features", "alerting"):
+        assert held(LocalStorage(f"file://{tmp_path}/mnt/checkpoints/{name}")).items() <= Checkpoint().files().items()

@@ -28,6 +28,7 @@ def proposal(proposed: Proposal, verbose: bool = False) -> dict[str, Any]:
         "phases": [{**phase(p, verbose), "job": plan.job} for plan in proposed.plans for p in plan.phases],
         "estimate": estimate(proposed),
         "waves": [list(wave) for wave in waves(proposed)],
+        "cuts": cuts(proposed),
         "findings": [{**as_json.finding(f), "job": plan.job} for plan in proposed.plans for f in plan.findings],
         "plans": [one_plan(plan) for plan in proposed.plans],
     }
@@ -64,11 +65,26 @@ def one_plan(plan: Plan) -> dict[str, Any]:
 
 def waves(proposed: Proposal) -> list[tuple[str, ...]]:
     """The jobs that move together, by name, in their order."""
-    from stateshift.strategies.waves import in_waves
+    from stateshift import migration
 
     planned = {plan.job for plan in proposed.plans}
-    named = (tuple(job.name for job in wave if job.name in planned) for wave in in_waves(proposed.spec))
+    named = (tuple(job.name for job in wave if job.name in planned) for wave in migration.waves(proposed.spec))
     return [wave for wave in named if wave]
+
+
+def cuts(proposed: Proposal) -> list[dict[str, Any]]:
+    """Which of the jobs are stopped at one cut, by the spec's dataflow; `blind` are those that are stopped whether they
+    have read what the others wrote or not."""
+    from stateshift import migration
+
+    spec = proposed.spec
+    return [
+        {"jobs": list(cut.jobs), "order": [list(part) for part in cut.order],
+         "joints": [list(ends) for ends in cut.joints], "between": list(cut.between),
+         "blind": [job.name for job in spec.jobs if any(job.name in part for part in cut.order[1:])
+                   and not migration.reads_out(spec, job)]}
+        for cut in migration.cuts_of(spec, [plan.job for plan in proposed.plans])
+    ]  # fmt: skip
 
 
 def estimate(proposed: Proposal) -> dict[str, Any] | None:

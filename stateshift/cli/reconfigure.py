@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
 from stateshift.cli.options import Json, Verbose, epilog, names_in
 from stateshift.cli.terminal import Terminal
-
-if TYPE_CHECKING:
-    from stateshift.reconfigure.document import Opened
 
 EPILOG = """\b
 A DATAFLOW is a file of JSON:
@@ -89,6 +85,7 @@ def command(
     from random import Random
 
     from stateshift.cli import render_reconfigure
+    from stateshift.cli.local import beside, text_of
     from stateshift.reconfigure import drawing
     from stateshift.reconfigure.expecting import expected
     from stateshift.reconfigure.pruning import RULES
@@ -98,7 +95,8 @@ def command(
     terminal = Terminal.of(context, json, verbose)
     _refuse_both(json, dot, mermaid)
     chosen, by = _one_of("--scheduler", scheduler, SCHEDULERS), _one_of("--rule", rule, RULES)
-    flow, wanted = asked(_text(dataflow), [name for text in targets for name in names_in(text)], _beside(dataflow))
+    text = text_of(dataflow, "name a file: a dataflow of JSON, or the plan of a running job", dataflow)
+    flow, wanted = asked(text, [name for names in targets for name in names_in(names)], beside(dataflow))
     _refuse_none(wanted)
     found = schedule(flow, wanted, chosen, by)
     if dot or mermaid:
@@ -136,27 +134,3 @@ def _one_of(flag: str, text: str, choices: tuple[T, ...]) -> T:
             return choice
     told = f"{text!r} is none of {', '.join(choices)}"
     raise SpecError((Complaint(flag, told, text, f"one of {', '.join(choices)}"),), hint=f"{flag} {choices[0]}")
-
-
-def _text(path: str) -> str:
-    """A file's text; one that cannot be read is told as the request's fault."""
-    from stateshift.errors import Complaint, SpecError
-
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            return file.read()
-    except UnicodeDecodeError as error:
-        fact = f"not UTF-8 text (at byte {error.start})"
-    except OSError as error:
-        fact = f"cannot be read: {error.strerror}"
-    raise SpecError((Complaint(path, fact),), hint="name a file: a dataflow of JSON, or the plan of a running job")
-
-
-def _beside(dataflow: str) -> Opened:
-    """Plans that a dataflow names are looked for where it is."""
-
-    def opened(name: str) -> str:
-        with open(os.path.join(os.path.dirname(dataflow), name), encoding="utf-8-sig") as file:
-            return file.read()
-
-    return opened

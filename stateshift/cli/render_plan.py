@@ -27,9 +27,27 @@ def proposal(proposed: Proposal, verbose: bool = False) -> Iterator[Block]:
     if together:
         yield Gap()
         yield from (Line(f"together, phase by phase: {', '.join(wave)}") for wave in together)
+        yield from _cuts(proposed)
     yield from section("Findings", *findings(_findings(proposed.plans)))
     yield Gap()
     yield pairs(*_summary(proposed), indent=0)
+
+
+def _cuts(proposed: Proposal) -> Iterator[Block]:
+    for cut in as_json_run.cuts(proposed):
+        joints = [f"{one} -> {other}" for one, other in cut["joints"]]
+        passing = f" (a tuple may pass {_some(joints)})" if joints else ""
+        order = ", then ".join(" and ".join(part) for part in cut["order"])
+        yield Line(f"stopped at one cut: {order}{passing}")
+        if cut["blind"]:
+            yield Line(f"not known of {_some(cut['blind'])}: whether everything was read that was written before",
+                       "warn", indent=2)  # fmt: skip
+        if cut["between"]:
+            yield Line(f"part of the cut, and not moved: {_some(cut['between'])}", "warn", indent=2)
+
+
+def _some(names: list[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def brief(proposed: Proposal) -> Iterator[Block]:

@@ -6,9 +6,10 @@ import json
 import os
 from dataclasses import replace
 
+from stateshift.cli.local import beside, text_of
 from stateshift.cli.units import rate
 from stateshift.errors import Complaint, PlanError, SpecError
-from stateshift.migration import Proposal, decode_proposal
+from stateshift.migration import Proposal, decode_proposal, with_dataflow
 from stateshift.spec import Spec, parse_spec
 from stateshift.spec.warm import NEVER
 
@@ -30,7 +31,8 @@ def _read(path: str) -> Spec | Proposal:
         plain = None  # the spec's reader says better than we could what is wrong, and where
     if isinstance(plain, dict) and "stateshift_plan" in plain:
         return decode_proposal(plain)
-    return parse_spec(text, base=os.path.dirname(os.path.abspath(path)), environment=os.environ)
+    spec = parse_spec(text, base=os.path.dirname(os.path.abspath(path)), environment=os.environ)
+    return with_dataflow(spec, beside(path))
 
 
 def overridden(spec: Spec, parallel: int | None, throttle: str | None) -> Spec:
@@ -50,17 +52,7 @@ def kept_fresh(spec: Spec, only: str | None) -> Spec:
 
 
 def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            return file.read()
-    except UnicodeDecodeError as error:
-        raise SpecError((Complaint("", f"not UTF-8 text (at byte {error.start})"),)) from error
-    except IsADirectoryError:
-        raise SpecError(
-            (Complaint("", "a directory, and not a spec"),), hint=f"a run is taken up by: stateshift resume {path}"
-        ) from None
-    except OSError as error:
-        raise SpecError(
-            (Complaint("", f"cannot be read: {error.strerror}"),),
-            hint="name a spec (stateshift schema tells what it holds) or a saved plan",
-        ) from error
+    if os.path.isdir(path):
+        hint = f"a run is taken up by: stateshift resume {path}"
+        raise SpecError((Complaint("", "a directory, and not a spec"),), hint=hint)
+    return text_of(path, "name a spec (stateshift schema tells what it holds) or a saved plan")

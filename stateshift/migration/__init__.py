@@ -4,9 +4,11 @@
 
     doors        how the outside is reached
     proposing    everything before a run: reads only
+    together     which jobs move together, and in which order
     working      what a run at work is made of
     brought      what earlier rounds have brought of a job that runs, and may still be counted on
     helm         what is asked of a run from outside, heeded; and what it tells
+    draining     who reads what others write is stopped behind them, when it has read all
     halting      jobs are stopped, or let go on
     warming      rounds, until a job may be stopped
     running      one run at work: its waves, forward and back
@@ -16,6 +18,7 @@
 
 from stateshift.migration.calls import Verdict, apply, progress_of, resume, rollback, spec_of, status, verify
 from stateshift.migration.doors import Doors, real_doors, world_of
+from stateshift.migration.draining import reads_out
 from stateshift.migration.enlisting import enlisted, places_of
 from stateshift.migration.halting import is_stopping
 from stateshift.migration.proposing import (
@@ -26,12 +29,14 @@ from stateshift.migration.proposing import (
     jobs_of,
     propose,
 )
+from stateshift.migration.together import cuts_of, waves, with_dataflow
 
 __all__ = [
     "Doors",
     "Proposal",
     "Verdict",
     "apply",
+    "cuts_of",
     "decode_proposal",
     "encode_proposal",
     "enlisted",
@@ -41,11 +46,14 @@ __all__ = [
     "places_of",
     "progress_of",
     "propose",
+    "reads_out",
     "real_doors",
     "resume",
     "rollback",
     "spec_of",
     "status",
     "verify",
+    "waves",
+    "with_dataflow",
     "world_of",
 ]

@@ -7,18 +7,31 @@ from dataclasses import replace
 
 from stateshift import executor
 from stateshift.journal import PlanProgress
+from stateshift.migration.draining import Draining, parts
 from stateshift.migration.working import Working
 from stateshift.plan import WHILE_IT_RUNS, Plan
 from stateshift.spec import JobSpec
-from stateshift.step import PrepareJob
+from stateshift.step import PrepareJob, StopJob
 
 
 class Halting(Working):
     def halt(self, wave: list[JobSpec]) -> frozenset[str]:
         """Carry out the halt plans, where there are some; the jobs that they stopped."""
         halts = {job.name: halt for job in wave if (halt := self._halt_of(job)) is not None}
-        executor.execute_together(list(halts.values()), self.world, self.journal, self.doors.fleet)
+        for rank, part in enumerate(parts(self.spec, wave)):
+            stopping = [job for job in part if job.name in halts]
+            for job in stopping if rank else ():
+                self._read_out(job, halts[job.name])
+            plans = [halts[job.name] for job in stopping]
+            executor.execute_together(plans, self.world, self.journal, self.doors.fleet)
         return frozenset(halts)
+
+    def _read_out(self, job: JobSpec, halt: tuple[int, Plan]) -> None:
+        number, plan = halt
+        done = self.journal.progress.plans[number]
+        stop = next((step for step in plan if isinstance(step, StopJob)), None)
+        if stop is not None and not done.finished(stop.name):
+            Draining(self).wait(job, stop)
 
     def prepare(self, jobs: list[JobSpec]) -> bool:
         """What of the halt plans can be done while the jobs run; whether anything was."""

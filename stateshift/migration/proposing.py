@@ -18,6 +18,7 @@ from stateshift.estimating import estimated, probe
 from stateshift.migration import preflight
 from stateshift.migration.brought import Arrivals, with_arrivals
 from stateshift.migration.doors import Doors
+from stateshift.migration.together import waves
 from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
 from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
 from stateshift.spec.warm import seconds_of
@@ -25,7 +26,6 @@ from stateshift.spec.waves import sharing
 from stateshift.storage import locations
 from stateshift.storage.opening import real_location
 from stateshift.storage.protocol import Storage
-from stateshift.strategies.waves import in_waves
 from stateshift.survey import ClusterFacts, Facts, Finding, Survey
 from stateshift.workdir import Workdir
 
@@ -213,7 +213,7 @@ def propose(spec: Spec, doors: Doors, workdir: Workdir, only: str | None = None)
 def jobs_of(spec: Spec, only: str | None) -> tuple[JobSpec, ...]:
     """The jobs to work on, in the order in which they move: all, or the one whose name matches (IS-3)."""
     if only is None:
-        return tuple(job for wave in in_waves(spec) for job in wave)
+        return tuple(job for wave in waves(spec) for job in wave)
     job = spec.job(only)
     if job is None:
         names = ", ".join(sorted(job.name for job in spec.jobs))

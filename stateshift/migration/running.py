@@ -36,6 +36,7 @@ from stateshift.migration.doors import Doors
 from stateshift.migration.halting import Halting, is_stopping
 from stateshift.migration.proposing import Proposal, decode_proposal, refuse
 from stateshift.migration.refusing import FROM_THE_START, CommittedSince, Refusing, is_only_stopped, is_whole
+from stateshift.migration.together import waves
 from stateshift.migration.warming import Warming
 from stateshift.migration.working import stale
 from stateshift.plan import WHILE_IT_RUNS, Plan
@@ -44,7 +45,6 @@ from stateshift.spec import JobSpec
 from stateshift.step import AwaitProgress, SubmitJob
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
-from stateshift.strategies.waves import in_waves
 from stateshift.workdir import Workdir
 
 # What became of a job that has to be started once more.
@@ -104,8 +104,8 @@ class Run(Halting):
     def _waves(self) -> list[tuple[JobSpec, ...]]:
         """Those of the run's jobs."""
         ours = self.journal.progress.jobs
-        waves = (tuple(job for job in wave if job.name in ours) for wave in in_waves(self.spec))
-        return [wave for wave in waves if wave]
+        mine = (tuple(job for job in wave if job.name in ours) for wave in waves(self.spec))
+        return [wave for wave in mine if wave]
 
     def _wave(self, wave: tuple[JobSpec, ...]) -> None:
         if self.journal.progress.half_back(_names(wave)):

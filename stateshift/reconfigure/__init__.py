@@ -10,6 +10,8 @@
                   transactions: if not, the cycle
     wiring        a schedule on workers and channels
     model         every interleaving of a small one, or some of a large one
+    recovering    changes, checkpoints and failures together, as a small runtime of real functions
+    cuts          which jobs stop at one cut
     simulating    how long it takes: tuples, queues, costs and control messages
     expecting     how long each scheduler would take, under the load that a dataflow tells or an assumed one
     coordinator…  a migration while a job runs, as a model: checks, triggers, acknowledgements, and how tasks at

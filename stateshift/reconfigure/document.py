@@ -23,6 +23,7 @@ from stateshift.reconfigure.checks import nearest, resolved
 from stateshift.reconfigure.dataflow import Dataflow, Edge, Operator
 from stateshift.reconfigure.joining import within
 from stateshift.reconfigure.keys import DATAFLOW, EDGE, JOB, OPERATOR
+from stateshift.spec.keys import Keys
 from stateshift.spec.place import Complaints, Place
 from stateshift.spec.text import read_text
 from stateshift.spec.values import Reader
@@ -198,3 +199,25 @@ def _chosen(
 
 def _items(reader: Reader, place: Place | None) -> list[Place]:
     return list(place.items) if place is not None and reader.is_a(place, list, "a list") else []
+
+
+def to_plain(dataflow: Dataflow) -> dict[str, Any]:
+    """The document of a dataflow, its plans as the operators and edges that they tell. Topics join it again."""
+    single: dict[str, list[str]] = {}
+    for edge in dataflow.edges:
+        if edge.one_per_tuple:
+            single.setdefault(edge.upstream, []).append(edge.downstream)
+    flags = {name: {"kind": dataflow[name].kind, "one_per_edge": others} for name, others in single.items()}
+    kept = [one for one in dataflow.operators if not one.replicate]
+    names = {one.name for one in kept}
+    return {
+        "name": dataflow.name,
+        "operators": [_plain(OPERATOR, one) | flags.get(one.name, {}) for one in kept],
+        "edges": [_plain(EDGE, edge) for edge in dataflow.edges if names.issuperset(edge.ends)],
+    }
+
+
+def _plain(keys: Keys, part: Operator | Edge) -> dict[str, Any]:
+    """What is not as it is where nothing is said."""
+    values = {key.name: getattr(part, key.field) for key in keys.all if key.field}
+    return {key: value for key, value in values.items() if value != keys[key].default}

@@ -1,6 +1,7 @@
 """What a user says of a dataflow, to a Dataflow: all complaints at once, each with a JSON pointer.
 
-    asked(text, targets, opened)   the dataflow of a text, and the targets' proper names
+    asked(text, targets, opened)   the dataflow of a text, and the targets' proper names; of a document that is a part
+                                   of another, `dataflow_of` it
       our own JSON        (`document`) operators, edges, and jobs whose plans `opened` brings by the name of a file
       a Flink job's plan  what GET /jobs/:jobid/plan answers
       a Spark query's     what explain(extended=True) prints
@@ -11,8 +12,9 @@ What refers to an operator that could not be read is not complained of as well.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from stateshift.errors import Complaint, SpecError
 from stateshift.reconfigure import flink_plan, spark_plan
@@ -40,6 +42,15 @@ def asked(text: str, targets: Sequence[str] = (), opened: Opened | None = None) 
 
 def parse_dataflow(text: str, opened: Opened | None = None) -> Dataflow:
     return asked(text, (), opened)[0]
+
+
+def dataflow_of(plain: Mapping[str, Any], opened: Opened | None = None) -> Dataflow:
+    """What a document says that has been read as a part of another one."""
+    complaints = Complaints()
+    dataflow = _whole(complaints, read_document(Reader(complaints), Place(plain, ""), opened))
+    if complaints.found:
+        raise SpecError(tuple(complaints.found), hint=HINT)
+    return dataflow
 
 
 def problems(dataflow: Dataflow) -> tuple[Complaint, ...]:

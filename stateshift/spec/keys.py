@@ -208,6 +208,10 @@ SPEC = Keys(
         "Which jobs move together, where no waves say so. fluid: one after the other, the default. all-at-once: all of "
         "them. batched(k): k at a time. optimised: in as few waves as there can be in which no cluster gives two jobs, "
         "nor takes two.", Spec, "strategy"),
+    Key("dataflow", "dataflow",
+        "How the operators of the jobs send to each other: a dataflow (configs/dataflow.schema.json) whose operators "
+        "say which job they are of, or a file of one beside the spec. Jobs that must change at one cut move in one "
+        "wave.", Spec, "dataflow"),
     Key("on_failure", "choice",
         "What becomes of the others when a job fails. stop: nothing more is begun, a person decides. finish: the wave "
         "that failed is taken back, the others are carried out. rollback: the whole run is taken back; a wave whose "

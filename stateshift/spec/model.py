@@ -173,6 +173,7 @@ class Spec:
     restart: bool = True
     waves: tuple[tuple[str, ...], ...] = ()
     strategy: str | None = None
+    dataflow: Mapping[str, Any] | str | None = None
     on_failure: OnFailure = "stop"
     clusters: tuple[ClusterSpec, ...] = ()
     uid_hash: HashProfile = HashProfile()

@@ -4,6 +4,7 @@
     operators   ["A", "B"]  or  [{"name": "A", "directory": "d"}]  or  {"A": "d", "B": null}
     submit      {"environment": {...}, "seconds_max": 300, anything the cluster takes}
     waves       [["A", "B"], ["C"]]
+    dataflow    "flow.json"  or  {"operators": [...], "edges": [...]}
     data        [{"source": ..., "target": ..., "copy": true}]
     kafka       {"bootstrap_servers": "host:9092,other:9092", "properties": "client.properties"}
     uid_hash    "java-signed"  or  {"p": 31, "m": 1000000009, "offset": -96, "signed": false}
@@ -124,6 +125,15 @@ def _waves(reader: Reader, place: Place) -> tuple[tuple[str, ...], ...]:
     return tuple(waves)
 
 
+def _dataflow(reader: Reader, place: Place) -> dict[str, Any] | str | None:
+    """What it says is read where dataflows are known."""
+    value: dict[str, Any] | str = place.value
+    if isinstance(value, dict) or (isinstance(value, str) and value.strip()):
+        return value
+    reader.refuse(place, "a dataflow, or the name of a file that holds one")
+    return None
+
+
 def _data(reader: Reader, place: Place) -> tuple[DataSpec, ...]:
     items = list(place.items) if reader.is_a(place, list, "a list of {source, target, copy}") else []
     read = [_datum(reader, item) for item in items]
@@ -184,6 +194,7 @@ _READ: dict[str, Callable[[Reader, Place], Any]] = {
     "submit": _submit,
     "stop": _stop,
     "waves": _waves,
+    "dataflow": _dataflow,
     "data": _data,
     "kafka": _kafka,
     "uid_hash": _uid_hash,

@@ -185,6 +185,7 @@ _INLINE: dict[str, Schema] = {
     "name": {"type": "string"},
     "until": {"type": "string", "pattern": _UNTIL},
     "strategy": {"type": "string", "pattern": rf"^\s*({_STRATEGY})\s*$|{_PLACEHOLDER}"},
+    "dataflow": {"anyOf": [_TEXT, {"type": "object"}]},
     "cutover": {"type": "string", "pattern": _CUTOVER},
     "environment": {"type": "object", "additionalProperties": {"type": "string"}},
 }

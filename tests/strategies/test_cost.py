@@ -140,6 +140,7 @@ def test_durations_stay_while_bins_grow_and_grow_with_the_keys() -> None:
     assert seconds[-1] > 100 * seconds[0]
 
 
+@pytest.mark.row("M-22")
 def test_latency_is_flat_until_a_worker_is_busy_all_the_time() -> None:
     for strategy in (*STRATEGIES, None):
         points = over_rates(strategy)
@@ -147,11 +148,13 @@ def test_latency_is_flat_until_a_worker_is_busy_all_the_time() -> None:
         assert points[-1].prediction.latency_seconds_max == math.inf
 
 
+@pytest.mark.row("M-22")
 def test_in_steps_latency_is_ten_times_lower_and_more() -> None:
     once, fine = (rebalanced(s, 4096, 16384e6).latency_seconds_max for s in (AllAtOnce(), Optimised()))
     assert once / fine > 10
 
 
+@pytest.mark.row("M-23")
 def test_all_at_once_needs_a_copy_of_what_it_moves_and_steps_do_not() -> None:
     state = 16e9 * 8
     once, batched, fluid = (rebalanced(s, 4096, 16e9).extra_bytes for s in (AllAtOnce(), Optimised(), Fluid()))

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.errors import SpecError
+from stateshift.migration import waves
 from stateshift.spec import Spec, parse_spec
-from stateshift.strategies.waves import in_waves
 
 pytestmark = pytest.mark.row("IS-8")
 
@@ -30,7 +30,7 @@ def asked(moves: list[tuple[str, str]], **more: Any) -> Spec:
 
 
 def names(spec: Spec) -> list[list[str]]:
-    return [[job.name for job in wave] for wave in in_waves(spec)]
+    return [[job.name for job in wave] for wave in waves(spec)]
 
 
 FOUR = [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
@@ -83,16 +83,16 @@ def test_jobs_that_share_a_source_stay_together(strategy: str) -> None:
 def test_every_job_moves_once_and_an_optimised_wave_has_no_two_that_contend(
     moves: list[tuple[str, str]], strategy: str
 ) -> None:
-    waves = [[moves[int(name)] for name in wave] for wave in names(asked(moves, strategy=strategy))]
-    assert sorted(move for wave in waves for move in wave) == sorted(moves)
+    found = [[moves[int(name)] for name in wave] for wave in names(asked(moves, strategy=strategy))]
+    assert sorted(move for wave in found for move in wave) == sorted(moves)
     if strategy == "optimised":
         ends = [Counter(side) for side in zip(*moves, strict=True)]
-        assert len(waves) == max(max(side.values()) for side in ends), "as few as there can be"
-        assert all(len(set(side)) == len(side) for wave in waves for side in zip(*wave, strict=True))
+        assert len(found) == max(max(side.values()) for side in ends), "as few as there can be"
+        assert all(len(set(side)) == len(side) for wave in found for side in zip(*wave, strict=True))
     if strategy == "batched(4)":
-        assert sorted(map(len, waves))[1:] == [4] * (len(waves) - 1)
+        assert sorted(map(len, found))[1:] == [4] * (len(found) - 1)
     if strategy in ("fluid", "batched(1)"):
-        assert [move for wave in waves for move in wave] == moves, "one after the other, as the spec has them"
+        assert [move for wave in found for move in wave] == moves, "one after the other, as the spec has them"
 
 
 @pytest.mark.parametrize(

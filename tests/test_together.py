@@ -1,0 +1,357 @@
+"""Jobs whose operators send to each other: by the spec's dataflow they are stopped at one cut."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stateshift import migration
+from stateshift.clusters.protocol import JobState
+from stateshift.errors import ClusterError, SpecError, StateshiftError
+from stateshift.journal import StepStarted
+from stateshift.migration import cuts_of, decode_proposal, encode_proposal, waves, with_dataflow
+from stateshift.reconfigure.cuts import cuts
+from stateshift.reconfigure.dataflow import Dataflow
+from stateshift.reconfigure.document import to_plain
+from stateshift.reconfigure.reading import dataflow_of, parse_dataflow
+from stateshift.reconfigure.schedulers import fries
+from stateshift.spec import Spec, parse_spec, to_plain_spec
+from stateshift.world import Unwatched
+from tests.cli.support import Outside, said
+from tests.reconfigure.random_dataflows import dataflows
+from tests.support.checkpoints import Checkpoint
+from tests.support.ground import Ground
+from tests.test_waves import asked, going_on, made, running, told
+
+pytestmark = pytest.mark.row("IS-8", "F-8", "F-9")
+
+ROOT = Path(__file__).resolve().parent.parent
+FRAUD = parse_dataflow((ROOT / "configs/examples/payment-fraud.dataflow.json").read_text("utf-8"))
+
+
+def flow(*edges: str, **jobs: str) -> dict[str, Any]:
+    """`first="a, b"`: the job's operators."""
+    operators = [{"name": name.strip(), "job": job} for job, names in jobs.items() for name in names.split(",")]
+    return {"operators": operators, "edges": list(edges)}
+
+
+THROUGH = flow("a -> x -> c", first="a", second="b", third="c", elsewhere="x")
+
+
+def opened(name: str) -> str:
+    raise FileNotFoundError(2, "No such file or directory")
+
+
+def read(dataflow: Any, **beside: Any) -> Spec:
+    return with_dataflow(asked(dataflow=dataflow, **beside), opened)
+
+
+def complaints(dataflow: Any, **beside: Any) -> list[str]:
+    with pytest.raises(SpecError) as refused:
+        read(dataflow, **beside)
+    return [f"{one.pointer}: {one.message}" for one in refused.value.complaints]
+
+
+# ---- which jobs
+
+
+@pytest.mark.parametrize(
+    ("jobs", "expected", "between"),
+    [
+        (("features", "scoring"), [("features", "scoring")], [("replicate",)]),
+        (("ingest", "scoring"), [("ingest", "scoring")], [("merchant features", "user features")]),
+        (("scoring",), [], []),
+        (("ingest", "features", "scoring", "alerting"), [("ingest", "features", "scoring", "alerting")], [()]),
+    ],
+)
+def test_jobs_that_a_tuple_may_pass_are_stopped_at_one_cut(
+    jobs: tuple[str, ...], expected: list[tuple[str, ...]], between: list[tuple[str, ...]]
+) -> None:
+    found = cuts(FRAUD, jobs)
+    assert [cut.jobs for cut in found] == expected
+    assert [cut.between for cut in found] == between
+
+
+def test_jobs_that_nothing_leads_between_are_in_no_cut() -> None:
+    assert cuts(dataflow_of(flow("a -> b", "c -> d", one="a, b", two="c, d")), ["one", "two"]) == ()
+
+
+def test_a_blocking_operator_parts_what_comes_before_it_from_what_comes_after() -> None:
+    said = flow("a -> sort -> b", one="a", two="b")
+    said["operators"].append({"name": "sort", "kind": "blocking"})
+    assert cuts(dataflow_of(said), ["one", "two"]) == ()
+
+
+def test_a_job_whose_parts_hang_together_with_two_others_joins_them() -> None:
+    found = cuts(dataflow_of(flow("a -> b1", "b2 -> c", one="a", two="b1, b2", three="c")), ["three", "one", "two"])
+    assert [cut.order for cut in found] == [(("one",), ("two",), ("three",))]
+    assert set(found[0].joints) == {("a", "b1"), ("b2", "c")}
+
+
+@settings(max_examples=200, deadline=None)
+@given(dataflows(size_max=8, workers_max=2), st.data())
+def test_a_cut_has_the_jobs_of_each_component_and_no_two_cuts_share_one(flow: Dataflow, data: st.DataObject) -> None:
+    jobs = [data.draw(st.sampled_from(["one", "two", "three", None])) for _ in flow.operators]
+    operators = (replace(one, job=job) for one, job in zip(flow.operators, jobs, strict=True))
+    known = replace(flow, operators=tuple(operators))
+    names = ["one", "two", "three"]
+    found = cuts(known, names)
+    schedule = fries(known, [one.name for one in known.operators if one.job in names])
+    for component in schedule.components:
+        mine = {schedule.dataflow[name].job for name in component.operators} & set(names)
+        assert len(mine) < 2 or [cut for cut in found if mine <= set(cut.jobs)], "of one component, in one cut"
+    assert len({job for cut in found for job in cut.jobs}) == sum(len(cut.jobs) for cut in found)
+
+
+@settings(max_examples=200, deadline=None)
+@given(dataflows(size_max=8, workers_max=3))
+def test_a_dataflow_is_what_its_document_says(flow: Dataflow) -> None:
+    assert dataflow_of(json.loads(json.dumps(to_plain(flow)))) == flow
+
+
+@pytest.mark.parametrize("readers", ["r", "rs"])
+def test_topics_join_a_document_again(readers: str) -> None:
+    operators = [{"name": "w", "writes": ["t"]}, *({"name": name, "reads": ["t"]} for name in readers)]
+    joined = parse_dataflow(json.dumps({"operators": operators}))
+    assert len(joined.edges) == 2 * len(readers) - 1
+    assert dataflow_of(json.loads(json.dumps(to_plain(joined)))) == joined
+
+
+# ---- in a spec
+
+
+def test_a_spec_carries_its_dataflow_with_it(tmp_path: Path) -> None:
+    spec = read(THROUGH)
+    assert parse_spec(json.dumps(to_plain_spec(spec))) == spec
+    ground = made(tmp_path)
+    proposal = ground.propose(spec)
+    assert decode_proposal(json.loads(json.dumps(encode_proposal(proposal)))).spec == spec
+
+
+@pytest.mark.parametrize("strategy", [None, "fluid", "optimised", "batched(1)"])
+def test_jobs_of_one_cut_are_in_one_wave(strategy: str | None) -> None:
+    spec = read(THROUGH, **({"strategy": strategy} if strategy else {}))
+    assert [sorted(job.name for job in wave) for wave in waves(spec)] == [["first", "third"], ["second"]]
+
+
+def test_one_of_them_alone_is_in_no_cut() -> None:
+    assert cuts_of(read(THROUGH), ["first"]) == ()
+
+
+def test_both_are_stopped_before_either_is_copied_and_the_third_runs_on_meanwhile(tmp_path: Path) -> None:
+    ground = made(tmp_path)
+    going_on(ground)
+    assert ground.apply(read(THROUGH)).state == "finished"
+    begun = [one.step.split("/")[0] if one.step != "halt/stop" else "stop" for one in told(ground, StepStarted)]
+    first, other, last = (place for place, step in enumerate(begun) if step == "stop")
+    assert first < other < begun.index("copy"), "first and third"
+    assert "confirm" in begun[other:last], "second, when they run again"
+
+
+def test_a_run_goes_by_what_was_said_when_it_began(tmp_path: Path) -> None:
+    ground = made(tmp_path)
+    going_on(ground)
+    ground.apply(read(THROUGH))
+    assert cuts_of(migration.spec_of(ground.workdir())) == cuts_of(read(THROUGH))
+
+
+@pytest.mark.parametrize(
+    ("dataflow", "beside", "expected"),
+    [
+        (flow("a -> b", first="a", second="b", third_="c"), {},
+         "/dataflow: no operator of the dataflow is of the job 'third', did you mean 'third_'?"),
+        (flow("a -> b -> a", first="a", second="b", third="c"), {}, "/dataflow/edges/0: a cycle: a -> b -> a"),
+        (flow("a -> z", first="a", second="b", third="c"), {}, "/dataflow/edges/0: no operator 'z'"),
+        ({**THROUGH, "operatrs": []}, {}, "/dataflow/operatrs: unknown key 'operatrs', did you mean 'operators'?"),
+        ("flow.json", {}, "/dataflow: 'flow.json' cannot be read: No such file or directory"),
+        (THROUGH, {"waves": [["first"], ["second", "third"]]},
+         "/waves: 'first' and 'third' change at one cut, and are in two waves"),
+    ],
+)  # fmt: skip
+def test_a_dataflow_that_does_not_fit_is_refused_where_it_stands(
+    dataflow: Any, beside: dict[str, Any], expected: str
+) -> None:
+    assert complaints(dataflow, **beside) == [expected]
+
+
+def test_what_is_no_dataflow_is_refused_by_the_spec() -> None:
+    for wrong in (3, ["a -> b"], True):
+        with pytest.raises(SpecError) as refused:
+            asked(dataflow=wrong)
+        assert refused.value.complaints[0].pointer == "/dataflow"
+
+
+# ---- who reads what others write is stopped behind them
+
+
+def reading(ground: Ground, end: int, *, after: int = 1, dies: bool = False, **more: Any) -> tuple[Any, list[str]]:
+    """Applies a run whose third job reads `topic` up to 20, and has `end` to go to: it gets there, or dies, after so
+    many looks. What was said, and the order in which things happened."""
+    happened: list[str] = []
+
+    def ask(kafka: Any, topics: Any) -> Any:
+        alive = "third" if "first" not in alive_at_source(ground) else "both"
+        happened.append(f"asked while {alive} run")
+        return {"topic": {0: (0, end)}}
+
+    def sleep(seconds: float) -> None:
+        ground.clock.time += seconds
+        happened.append("slept")
+        if happened.count("slept") == after and "third" in alive_at_source(ground):
+            die(ground, "file:///here/third") if dies else commit_next(ground, "file:///here/third")
+
+    ground.clock.sleep = sleep  # type: ignore[method-assign]
+    ground.cluster._on_stop = lambda request: happened.append(f"stopped {request.job}")
+    ground.cluster._on_start = lambda submission: commit_next(ground, submission.location)
+    meter = Said()
+    spec = read(THROUGH, kafka={"bootstrap_servers": "b:1"}, **more)
+    doors = replace(ground.doors, ask_topics=ask, meter=meter)
+    proposal = migration.propose(spec, doors, ground.workdir("planning"))
+    happened.clear()
+    try:
+        return migration.apply(proposal, "run-run", ground.workdir(), doors), [*happened, *meter.lines]
+    except StateshiftError as error:
+        return error, [*happened, *meter.lines]
+
+
+def commit_next(ground: Ground, location: str) -> None:
+    batch = 1 + max(int(path.split("/")[1]) for path in ground.held(location) if path.startswith("commits/"))
+    files = Checkpoint(batches=batch + 1).files()
+    deltas = (f"state/0/{shard}/{batch + 1}.delta" for shard in range(2))
+    for path in (f"offsets/{batch}", *deltas, f"commits/{batch}"):
+        ground.put(f"{location}/{path}", files[path])
+
+
+def die(ground: Ground, location: str) -> None:
+    jobs = ground.cluster.jobs
+    place = next(n for n, job in enumerate(jobs) if job.location == location)
+    jobs[place] = replace(jobs[place], status=replace(jobs[place].status, state=JobState.FAILED))
+
+
+def alive_at_source(ground: Ground) -> set[str]:
+    return {place.removeprefix("here/") for place in running(ground) if place.startswith("here/")}
+
+
+class Said(Unwatched):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def test_a_reader_is_stopped_when_it_has_read_what_was_written_before(tmp_path: Path) -> None:
+    report, happened = reading(made(tmp_path), 30, after=3)
+    assert report.state == "finished"
+    mine = [one for one in happened if one != "stopped second"]
+    assert mine[:6] == ["stopped first", "asked while third run", "slept", "slept", "slept", "stopped third"]
+    assert "third is stopped when it has read what there is (10 records)" in happened
+
+
+def test_a_reader_that_has_read_all_is_stopped_at_once(tmp_path: Path) -> None:
+    report, happened = reading(made(tmp_path), 20)
+    assert report.state == "finished"
+    assert happened[:3] == ["stopped first", "asked while third run", "stopped third"]
+
+
+def test_a_reader_that_dies_meanwhile_is_not_waited_for(tmp_path: Path) -> None:
+    ground = made(tmp_path)
+    report, happened = reading(ground, 30, dies=True)
+    assert report.state == "finished"
+    assert "third has ended before it had read all: 10 records are left for later" in happened
+
+
+def test_a_reader_that_does_not_get_there_stops_the_run_and_a_resume_waits_again(tmp_path: Path) -> None:
+    ground = made(tmp_path)
+    error, happened = reading(ground, 30, after=10**6, stop={"seconds_max": 5})
+    assert isinstance(error, ClusterError)
+    assert "third still has 10 records to read, 5 s after what writes them was stopped" in error.fact
+    assert "stopped third" not in happened
+    assert running(ground) >= {"here/third", "here/second"}
+    commit_next(ground, "file:///here/third")
+    doors = replace(ground.doors, ask_topics=lambda kafka, topics: {"topic": {0: (0, 30)}})
+    assert migration.resume(ground.workdir(), doors).state == "finished"
+    assert running(ground) == {"there/first", "there/second", "there/third"}
+
+
+def test_a_run_that_waited_in_vain_is_taken_back(tmp_path: Path) -> None:
+    ground = made(tmp_path)
+    reading(ground, 30, after=10**6, stop={"seconds_max": 5})
+    assert ground.rollback().state == "rolled-back"
+    assert running(ground) == {"here/first", "here/second", "here/third"}
+
+
+def test_nobody_waits_where_nobody_can_be_asked(tmp_path: Path) -> None:
+    ground, meter = made(tmp_path), Said()
+    going_on(ground)
+    doors = replace(ground.doors, meter=meter)
+    proposal = migration.propose(read(THROUGH), doors, ground.workdir("planning"))
+    assert migration.apply(proposal, "run-run", ground.workdir(), doors).state == "finished"
+    assert "third is stopped now: nobody here can ask whether it has read all that was written before" in meter.lines
+
+
+def test_jobs_that_feed_each_other_are_stopped_together() -> None:
+    (cut,) = cuts(dataflow_of(flow("a1 -> b1 -> a2 -> c", one="a1, a2", two="b1", three="c")), ["three", "two", "one"])
+    assert cut.order == (("two", "one"), ("three",))
+
+
+# ---- on the command line
+
+
+def spec_beside(folder: Path, dataflow: Any) -> str:
+    names = ("features", "scoring", "reports")
+    jobs = [{"name": name, "checkpoint_location": f"hdfs://here:8020/{name}",
+             "remote_location": f"hdfs://there:8020/{name}"} for name in names]  # fmt: skip
+    path = folder / "spec.json"
+    path.write_text(json.dumps({"version": 1, "engine": "spark", "dataflow": dataflow, "jobs": jobs}))
+    return str(path)
+
+
+def outside() -> Outside:
+    found = Outside()
+    for name in ("features", "scoring", "reports"):
+        Checkpoint().write(found.disk.open(f"hdfs://here:8020/{name}"))
+    return found
+
+
+def test_a_plan_says_which_jobs_are_stopped_at_one_cut(tmp_path: Path) -> None:
+    plan = json.loads((ROOT / "configs/examples/payment-fraud.dataflow.json").read_text("utf-8"))
+    plan["operators"].append({"name": "report", "job": "reports"})
+    (tmp_path / "fraud.json").write_text(json.dumps(plan))
+    spec = spec_beside(tmp_path, "fraud.json")
+    found = outside().run("plan", spec)
+    assert found.code == 0, found.err
+    assert "together, phase by phase: features, scoring" in found.out
+    assert ("stopped at one cut: features, then scoring (a tuple may pass merchant features -> join features, "
+            "user features -> join features)") in " ".join(found.out.split())  # fmt: skip
+    document = outside().run("plan", spec, "--json").document
+    assert document["waves"] == [["features", "scoring"], ["reports"]]
+    assert [cut["jobs"] for cut in document["cuts"]] == [["features", "scoring"]]
+
+
+def test_an_operator_in_between_that_does_not_move_is_told(tmp_path: Path) -> None:
+    dataflow = flow("a -> x -> b", features="a", scoring="b", reports="r", model="x")
+    told = outside().run("plan", spec_beside(tmp_path, dataflow)).out
+    assert told.split("stopped at one cut: ")[1].splitlines()[:3] == [
+        "features, then scoring",
+        "  not known of scoring: whether everything was read that was written before",
+        "  part of the cut, and not moved: x",
+    ]
+
+
+def test_a_dataflow_that_is_not_there_is_told_with_the_spec(tmp_path: Path) -> None:
+    found = said("plan", spec_beside(tmp_path, "nowhere.json"), "--json")
+    assert found.code == 2
+    assert "nowhere.json" in json.dumps(found.document)
+    (tmp_path / "nowhere.json").write_text('{"operators": [{"name": "a"}], "edges": ["a -> b"]}')
+    found = said("plan", spec_beside(tmp_path, "nowhere.json"))
+    assert found.code == 2
+    assert "nowhere.json: /edges/0" in found.err
+    (tmp_path / "nowhere.json").write_bytes(b"\xff\xfe")
+    assert said("plan", spec_beside(tmp_path, "nowhere.json")).code == 2
