@@ -30,6 +30,8 @@ ENTRY_POINTS = {
     "jobmanager": "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint",
     "taskmanager": "org.apache.flink.runtime.taskexecutor.TaskManagerRunner",
 }
+# In a TaskManager's own log: the slots that the JobManager tells may still be those of one that was just killed.
+REGISTERED = "Successful registration at resource manager"
 APPLICATION = "org.apache.flink.container.entrypoint.StandaloneApplicationClusterEntryPoint"
 # A gigabyte, of which RocksDB has a quarter. Flink refuses to start if the parts of a sum do not add up.
 MEMORY = {
@@ -76,7 +78,7 @@ class Flink(Server):
 
     @property
     def ports(self) -> tuple[str, ...]:
-        return ("rest", "rpc", "blob", "taskmanager", "data")
+        return ("rest", "rpc", "blob", "data")
 
     def fetch(self) -> None:
         downloads.java()
@@ -101,7 +103,8 @@ class Flink(Server):
                                 lambda: "flink-version" in _overview(place))  # fmt: skip
         taskmanager = self._role(place, "taskmanager", self._mib(place, "framework.heap.size", "task.heap.size"),
                                  self._mib(place, "framework.off-heap.size", "task.off-heap.size", "network.max"),
-                                 lambda: _overview(place)["slots-total"] == int(slots))  # fmt: skip
+                                 lambda: REGISTERED in place.text_of_log("taskmanager")
+                                 and _overview(place)["slots-total"] == int(slots))  # fmt: skip
         return (Stage((jobmanager, taskmanager)),)
 
     def exports(self, place: Place) -> dict[str, str]:
@@ -158,7 +161,9 @@ def _properties(place: Place, version: str) -> dict[str, str]:
         "rest.bind-port": str(ports["rest"]),
         "jobmanager.rpc.port": str(ports["rpc"]),
         "blob.server.port": str(ports["blob"]),
-        "taskmanager.rpc.port": str(ports["taskmanager"]),
+        # Another one at each start: with one that comes back at the same address right after it was killed, the
+        # JobManager keeps the old connection, and the two never hear each other ("in read-only association").
+        "taskmanager.rpc.port": "0",
         "taskmanager.data.port": str(ports["data"]),
         "taskmanager.resource-id": "taskmanager",
         "taskmanager.numberOfTaskSlots": str(SLOTS),
