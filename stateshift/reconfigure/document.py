@@ -218,6 +218,7 @@ def to_plain(dataflow: Dataflow) -> dict[str, Any]:
 
 
 def _plain(keys: Keys, part: Operator | Edge) -> dict[str, Any]:
-    """What is not as it is where nothing is said."""
+    """What is not as it is where nothing is said, as JSON has it."""
     values = {key.name: getattr(part, key.field) for key in keys.all if key.field}
-    return {key: value for key, value in values.items() if value != keys[key].default}
+    told = {key: value for key, value in values.items() if value != keys[key].default}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in told.items()}
