@@ -12,136 +12,27 @@ way that a savepoint takes to be written is in the gap, and in `stop`.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "servers.d"), str(ROOT / "scripts" / "bench")]
+from ground import CHECKPOINT_MS, PAYLOAD, PER_SECOND, ROOT, STEADY_SECONDS, Ground, keys_of
+from published import beside
 
-from published import beside  # noqa: E402
-
-from stateshift.journal import decode_records, fold  # noqa: E402
-from tests.support.flink import Cluster, cluster_of, jar, until  # noqa: E402
-from tests.support.servers import group  # noqa: E402
+from stateshift.journal import decode_records, fold
+from tests.support.flink import cluster_of
+from tests.support.servers import group
 
 RESULTS = ROOT / "scripts" / "bench" / "results" / "downtime-flink.md"
 WAYS = ("restart", "move", "warm")
-PAYLOAD, BESIDE = 1000, 60
-PER_SECOND, CHECKPOINT_MS = 2000, 3000
-STEADY_SECONDS = 5.0
 HALT_TO_PUBLISH_MAX, OF_RESTART_MAX = 1.0, 1.1
-
-
-@dataclass
-class Ground:
-    folder: Path
-    clusters: tuple[Cluster, Cluster]
-    keys: int
-    place: int = 0
-    job: str = ""
-    moves: int = 0
-    seen: list[float] = field(default_factory=list)
-
-    @property
-    def here(self) -> Cluster:
-        return self.clusters[self.place]
-
-    @property
-    def there(self) -> Cluster:
-        return self.clusters[1 - self.place]
-
-    def arguments(self, place: int, per_second: int = PER_SECOND, hold: int | None = None) -> list[str]:
-        settings = {
-            "state.backend.type": "rocksdb", "execution.checkpointing.incremental": "true",
-            "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
-            "execution.checkpointing.dir": (self.folder / f"checkpoints-{place}").as_uri(),
-        }  # fmt: skip
-        words = ["--counters", "orders", "--name", "orders", "--keys", str(self.keys), "--payload", str(PAYLOAD),
-                 "--per-second", str(per_second), "--checkpoint-ms", str(CHECKPOINT_MS), "--kind", "long",
-                 "--output", str(self.folder / "out")]  # fmt: skip
-        words += [word for key, value in settings.items() for word in (f"--flink.{key}", value)]
-        return [*words, *(("--hold", str(hold)) if hold is not None else ())]
-
-    def fill(self) -> None:
-        """Each key once, as fast as it goes; then at a pace."""
-        job = self.here.run("jobs.Count", *self.arguments(self.place, 0, self.keys), parallelism=2)
-        until(lambda: self.written() >= self.keys, 1800)
-        savepoint = self.here.stopped(job, self.folder / "filled", "NATIVE")
-        self.job = self.here.run("jobs.Count", *self.arguments(self.place), parallelism=2, savepoint=savepoint)
-
-    def written(self) -> int:
-        """Lines; each ends with a number, and a file is only ever written to."""
-        return sum(int(subprocess.run(["wc", "-l", str(file)], capture_output=True, text=True, check=True)
-                       .stdout.split()[0]) for file in (self.folder / "out" / "orders").glob("*.txt"))  # fmt: skip
-
-    def settle(self) -> None:
-        """Its own checkpoints come, and incremental ones."""
-        latest = self.here.ask(f"/jobs/{self.job}/checkpoints")["latest"]["completed"]
-        self.here.checkpointed(self.job, after=latest["id"] + 1 if latest else 0)
-        time.sleep(STEADY_SECONDS)
-
-    @property
-    def state_bytes(self) -> int:
-        last = self.here.checkpointed(self.job)
-        return sum(file.stat().st_size for file in last.parent.rglob("*") if file.is_file())
-
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """When something was written, to a fiftieth of a second."""
-        self.seen, over, folder = [time.time()], threading.Event(), self.folder / "out" / "orders"
-
-        def watch() -> None:
-            before = -1
-            while not over.is_set():
-                now = sum(entry.stat().st_size for entry in os.scandir(folder))
-                if now != before:
-                    self.seen.append(time.time())
-                before = now
-                time.sleep(0.02)
-
-        thread = threading.Thread(target=watch)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
-
-    def gap(self) -> tuple[float, float]:
-        """Its beginning, and its end."""
-        return max(zip(self.seen, self.seen[1:], strict=False), key=lambda pair: pair[1] - pair[0])
-
-    def spec(self, mode: str) -> Path:
-        def submit(place: int) -> dict[str, Any]:
-            return {"jar": str(jar(self.here.lib)), "entry_class": "jobs.Count", "parallelism": 2,
-                    "arguments": self.arguments(place), "seconds_max": 300}  # fmt: skip
-
-        job = {
-            "name": "orders", "mode": mode, "job_ids": [self.job], "source_cluster": "old", "target_cluster": "new",
-            "target_directory": str(self.folder / f"taken-{self.moves}"),
-            "new_savepoint_path": str(self.folder / f"new-{self.moves}"), "submit": submit(1 - self.place),
-            "source_submit": submit(self.place),
-            **({"until": "remaining < 3s"} if mode == "warm" else {"stop": {"format": "native"}}),
-        }  # fmt: skip
-        urls = {"old": self.here.url, "new": self.there.url}
-        clusters = {name: {"kind": "flink_rest", "url": url} for name, url in urls.items()}
-        path = self.folder / "spec.json"
-        path.write_text(json.dumps({"version": 1, "engine": "flink", "clusters": clusters, "jobs": [job]}))
-        return path
 
 
 @dataclass(frozen=True)
@@ -166,7 +57,7 @@ def main() -> None:
             for size in (int(text) for text in options.megabytes.split(",")):
                 place = folder / str(size)
                 place.mkdir()
-                ground = Ground(place, clusters, size * 1_000_000 // (PAYLOAD + BESIDE))
+                ground = Ground(place, clusters, keys_of(size))
                 found, held = one_size(ground, size, options)
                 sections.append(table(found, size, held))
                 moves += of_moves(found, size)
@@ -206,24 +97,18 @@ def of_moves(found: Sequence[Measured], size: int) -> Iterator[tuple[str, float,
 def restarted(ground: Ground) -> Measured:
     with ground.watched():
         time.sleep(STEADY_SECONDS)
-        savepoint = ground.here.stopped(ground.job, ground.folder / f"taken-{ground.moves}", "NATIVE")
+        savepoint = ground.stopped()
         stopped = time.time()
-        ground.job = ground.here.run("jobs.Count", *ground.arguments(ground.place), parallelism=2, savepoint=savepoint)
+        ground.go_on(savepoint)
         time.sleep(STEADY_SECONDS)
-    ground.moves += 1
     begin, end = ground.gap()
     return Measured("restart", end - begin, None, {"stop": stopped - begin, "start": end - stopped})
 
 
 def moved(ground: Ground, way: str) -> Measured:
-    workdir = ground.folder / f"run-{ground.moves}"
-    words = ["apply", str(ground.spec(way)), "--yes", "--workdir", str(workdir)]
     with ground.watched():
         time.sleep(STEADY_SECONDS)
-        done = subprocess.run([sys.executable, "-m", "stateshift", *words], cwd=ROOT, capture_output=True, text=True,
-                              check=False)  # fmt: skip
-        if done.returncode:
-            raise SystemExit(done.stderr[-4000:])
+        workdir = ground.apply(way)
         time.sleep(STEADY_SECONDS)
     progress = fold(iter(decode_records((workdir / "journal").read_bytes())[0]))
     steps = [step for plan in progress.plans if plan.purpose in ("halt", "move") for step in plan.steps.values()]
@@ -231,8 +116,6 @@ def moved(ground: Ground, way: str) -> Measured:
     publish = next(step for step in reversed(steps) if step.phase == "publish")
     ended, published = halt.at + halt.seconds, publish.at + publish.seconds
     begin, end = ground.gap()
-    ground.moves, ground.place = ground.moves + 1, 1 - ground.place
-    (ground.job,) = (job["jid"] for job in ground.here.running())
     parts = {"stop": ended - begin, "copy": published - ended, "start": end - published}
     return Measured(way, end - begin, published - ended, parts)
 
