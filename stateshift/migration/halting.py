@@ -3,11 +3,12 @@ so. And letting them go on, when they do not move after all."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from stateshift import executor
 from stateshift.journal import PlanProgress
-from stateshift.migration.draining import Draining, parts
+from stateshift.migration.draining import Draining, parts, reads_out
 from stateshift.migration.working import Working
 from stateshift.plan import WHILE_IT_RUNS, Plan
 from stateshift.spec import JobSpec
@@ -18,20 +19,37 @@ class Halting(Working):
     def halt(self, wave: list[JobSpec]) -> frozenset[str]:
         """Carry out the halt plans, where there are some; the jobs that they stopped."""
         halts = {job.name: halt for job in wave if (halt := self._halt_of(job)) is not None}
-        for rank, part in enumerate(parts(self.spec, wave)):
-            stopping = [job for job in part if job.name in halts]
-            for job in stopping if rank else ():
-                self._read_out(job, halts[job.name])
-            plans = [halts[job.name] for job in stopping]
+        order = [[job for job in part if job.name in halts] for part in parts(self.spec, wave)]
+        begun = self.has_stopped(wave)
+        readers = {job.name: reader for part in order[1:] for job in part if (reader := self._reader(job, halts))}
+        if len(order) > 1:
+            self.prepare(wave)  # whose start fails while nobody has been stopped for it
+        for reader in readers.values() if not begun else ():
+            reader.first_look()
+        for part in order:
+            for job in part:
+                if job.name in readers:
+                    readers[job.name].wait()
+            plans = [halts[job.name] for job in part]
             executor.execute_together(plans, self.world, self.journal, self.doors.fleet)
         return frozenset(halts)
 
-    def _read_out(self, job: JobSpec, halt: tuple[int, Plan]) -> None:
-        number, plan = halt
-        done = self.journal.progress.plans[number]
-        stop = next((step for step in plan if isinstance(step, StopJob)), None)
-        if stop is not None and not done.finished(stop.name):
-            Draining(self).wait(job, stop)
+    def has_stopped(self, wave: Iterable[JobSpec]) -> bool:
+        """Whether some job of the wave has been stopped, or may have been: the others follow it, whatever was to be
+        awaited before."""
+        return any(is_stopping(plan) for plan in self.journal.progress.plans_of(tuple(job.name for job in wave)))
+
+    def _reader(self, job: JobSpec, halts: Mapping[str, tuple[int, Plan]]) -> Draining | None:
+        """What waits until a job has read all, if it still has to be stopped, and somebody can be asked."""
+        number, plan = halts[job.name]
+        phase = plan.phase("halt")
+        step = phase.steps[0] if phase is not None else None
+        if step is None or self.journal.progress.plans[number].finished(step.name):
+            return None
+        if isinstance(step, StopJob) and reads_out(self.spec, job):
+            return Draining(self, job, step)
+        self.say(f"{job.name} is stopped with the others: nobody here can ask whether it has read all by then")
+        return None
 
     def prepare(self, jobs: list[JobSpec]) -> bool:
         """What of the halt plans can be done while the jobs run; whether anything was."""

@@ -117,7 +117,7 @@ class Run(Halting):
         for job in pending:
             self._lock(job)
         warm = [job for job in pending if self._moves_warm(job)]
-        if warm:
+        if warm and not self.has_stopped(pending):
             Warming(self, warm).until_cutover()
         halted = self.halt(pending)
         adopted = [self.adopted(job, "move", "start") or self._fresh(job, halted, pending) for job in pending]

@@ -10,6 +10,7 @@ which stops all of them before it copies any.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -31,8 +32,14 @@ def with_dataflow(spec: Spec, opened: Callable[[str], str]) -> Spec:
     if spec.dataflow is None:
         return spec
     said = spec.dataflow
+    folder = os.path.dirname(said) if isinstance(said, str) else ""
+
+    def near(name: str) -> str:
+        """What the dataflow names is looked for beside it."""
+        return opened(os.path.join(folder, name))
+
     try:
-        dataflow = parse_dataflow(opened(said), opened) if isinstance(said, str) else dataflow_of(said, opened)
+        dataflow = parse_dataflow(opened(said), near) if isinstance(said, str) else dataflow_of(said, near)
     except (OSError, UnicodeDecodeError) as error:
         fact = f"{said!r} cannot be read: {getattr(error, 'strerror', None) or error}"
         raise SpecError((Complaint("/dataflow", fact, said, "a file beside the spec"),)) from error
@@ -54,7 +61,9 @@ def waves(spec: Spec) -> tuple[Wave, ...]:
 def cuts_of(spec: Spec, names: Sequence[str] | None = None) -> tuple[Cut, ...]:
     if spec.dataflow is None:
         return ()
-    return cuts(_dataflow(spec), [job.name for job in spec.jobs if names is None or job.name in names])
+    asked = [job for job in spec.jobs if job.moves and (names is None or job.name in names)]
+    units = [[job.name for job in group] for group in shared(spec)]
+    return cuts(_dataflow(spec), [job.name for job in asked], units)
 
 
 def _dataflow(spec: Spec) -> Dataflow:
