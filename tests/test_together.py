@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift import migration
+from stateshift.cli import as_json_run, render_plan
 from stateshift.clusters.protocol import JobState, Submission
-from stateshift.errors import ClusterError, MissingFile, SpecError, StateshiftError, TransientStorageError
+from stateshift.errors import ClusterError, MissingFile, PlanError, SpecError, StateshiftError, TransientStorageError
 from stateshift.formats.marks import WAITING, encode_tag
 from stateshift.formats.uid import directory_name
 from stateshift.journal import StepStarted
@@ -552,7 +553,7 @@ def test_a_plan_says_which_jobs_are_stopped_at_one_cut(tmp_path: Path) -> None:
     found = outside().run("plan", spec)
     assert found.code == 0, found.err
     assert "together, phase by phase: features, scoring" in found.out
-    assert ("stopped at one cut: features, then scoring (a tuple may pass merchant features -> join features, "
+    assert ("to be stopped at one cut: features, then scoring (a tuple may pass merchant features -> join features, "
             "user features -> join features)") in " ".join(found.out.split())  # fmt: skip
     document = outside().run("plan", spec, "--json").document
     assert document["waves"] == [["features", "scoring"], ["reports"]]
@@ -562,11 +563,48 @@ def test_a_plan_says_which_jobs_are_stopped_at_one_cut(tmp_path: Path) -> None:
 def test_an_operator_in_between_that_does_not_move_is_told(tmp_path: Path) -> None:
     dataflow = flow("a -> x -> b", features="a", scoring="b", reports="r", model="x")
     told = outside().run("plan", spec_beside(tmp_path, dataflow)).out
-    assert told.split("stopped at one cut: ")[1].splitlines()[:3] == [
+    assert told.split("to be stopped at one cut: ")[1].splitlines()[:2] == [
         "features, then scoring",
-        "  not known of scoring: whether everything was read that was written before",
-        "  part of the cut, and not moved: x",
+        "  between them, and of no job that moves: x; what they hold at the cut was made by the jobs of before",
     ]
+
+
+def test_a_plan_says_whom_it_stops_without_asking(tmp_path: Path) -> None:
+    ground = made(tmp_path)
+    ring = flow("a1 -> b -> a2", "a2 -> c", first="a1, a2", second="b", third="c")
+    (cut,) = as_json_run.cuts(ground.propose(read(ring)))
+    assert cut["order"] == [["first", "second"], ["third"]]
+    assert (cut["stops"], cut["ring"], cut["blind"]) == (["first", "second", "third"], ["first", "second"], ["third"])
+    doors = replace(ground.doors, ask_topics=lambda kafka, topics: {"topic": {0: (0, 20)}})
+    (cut,) = as_json_run.cuts(migration.propose(read(ring, kafka=BROKERS), doors, ground.workdir("planning")))
+    assert cut["blind"] == []
+    (told,) = [str(block) for block in render_plan.proposal(ground.propose(read(ring))) if " one cut" in str(block)]
+    assert "'stopped at one cut: first and second, then third" in told
+
+
+def test_one_job_of_a_cut_is_not_moved_alone(tmp_path: Path) -> None:
+    ground = made(tmp_path)
+    for only in ("first", "third"):
+        with pytest.raises(PlanError, match="by the spec's dataflow they move together"):
+            migration.propose(read(THROUGH), ground.doors, ground.workdir("planning"), only)
+    assert {plan.job for plan in migration.propose(read(THROUGH), ground.doors, ground.workdir("p"), "second").plans}
+    with pytest.raises(PlanError, match="has no job 'secnd', did you mean 'second'"):
+        migration.propose(read(THROUGH), ground.doors, ground.workdir("planning"), "secnd")
+
+
+def test_what_a_dataflow_names_is_looked_for_beside_it(tmp_path: Path) -> None:
+    files = {"flows/d.json": json.dumps({"jobs": [{"name": name, "plan": "p.json"} for name in ("first",)]}),
+             "flows/p.json": json.dumps({"jid": "0" * 32, "name": "p", "plan": {"nodes": [
+                 {"id": "1", "description": "Source: x", "parallelism": 1}]}})}  # fmt: skip
+    asked_for = []
+
+    def brought(name: str) -> str:
+        asked_for.append(name)
+        return files[name]
+
+    spec = with_dataflow(asked("first", dataflow="flows/d.json"), brought)
+    assert asked_for == ["flows/d.json", "flows/p.json"]
+    assert spec.dataflow
 
 
 def test_a_dataflow_that_is_not_there_is_told_with_the_spec(tmp_path: Path) -> None:

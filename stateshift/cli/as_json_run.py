@@ -73,16 +73,19 @@ def waves(proposed: Proposal) -> list[tuple[str, ...]]:
 
 
 def cuts(proposed: Proposal) -> list[dict[str, Any]]:
-    """Which of the jobs are stopped at one cut, by the spec's dataflow; `blind` are those that are stopped whether they
-    have read what the others wrote or not."""
+    """Which of the jobs are stopped at one cut, by the spec's dataflow; `stops` are those that the run itself stops,
+    `blind` those that are stopped whether they have read what the others wrote or not: nobody can ask them, or they
+    feed each other (`ring`)."""
     from stateshift import migration
 
     spec = proposed.spec
+    stops = [plan.job for plan in proposed.plans if plan.purpose == "halt"]
     return [
-        {"jobs": list(cut.jobs), "order": [list(part) for part in cut.order],
+        {"jobs": list(cut.jobs), "order": [list(part) for part in cut.order], "ring": list(cut.ring),
          "joints": [list(ends) for ends in cut.joints], "between": list(cut.between),
-         "blind": [job.name for job in spec.jobs if any(job.name in part for part in cut.order[1:])
-                   and not migration.reads_out(spec, job)]}
+         "stops": [name for name in cut.jobs if name in stops],
+         "blind": [job.name for job in spec.jobs if job.name in stops and job.name not in cut.ring
+                   and any(job.name in part for part in cut.order[1:]) and not migration.reads_out(spec, job)]}
         for cut in migration.cuts_of(spec, [plan.job for plan in proposed.plans])
     ]  # fmt: skip
 

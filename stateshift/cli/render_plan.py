@@ -38,12 +38,16 @@ def _cuts(proposed: Proposal) -> Iterator[Block]:
         joints = [f"{one} -> {other}" for one, other in cut["joints"]]
         passing = f" (a tuple may pass {_some(joints)})" if joints else ""
         order = ", then ".join(" and ".join(part) for part in cut["order"])
-        yield Line(f"stopped at one cut: {order}{passing}")
+        yield Line(f"{'stopped' if cut['stops'] else 'to be stopped'} at one cut: {order}{passing}")
         if cut["blind"]:
-            yield Line(f"not known of {_some(cut['blind'])}: whether everything was read that was written before",
-                       "warn", indent=2)  # fmt: skip
+            yield Line(f"stopped whether they have read all that was written before or not: {_some(cut['blind'])} "
+                       '(nobody can ask: name the brokers of Spark jobs, "kafka")', "warn", indent=2)  # fmt: skip
+        if cut["ring"]:
+            yield Line(f"feed each other, so that something may be left between them: {_some(cut['ring'])}", "warn",
+                       indent=2)  # fmt: skip
         if cut["between"]:
-            yield Line(f"part of the cut, and not moved: {_some(cut['between'])}", "warn", indent=2)
+            yield Line(f"between them, and of no job that moves: {_some(cut['between'])}; what they hold at the cut "
+                       "was made by the jobs of before", "warn", indent=2)  # fmt: skip
 
 
 def _some(names: list[str], most: int = 3) -> str:

@@ -18,8 +18,9 @@ from stateshift.estimating import estimated, probe
 from stateshift.migration import preflight
 from stateshift.migration.brought import Arrivals, with_arrivals
 from stateshift.migration.doors import Doors
-from stateshift.migration.together import waves
+from stateshift.migration.together import cuts_of, waves
 from stateshift.plan import PLAN_VERSION, Plan, decode_plan, encode_plan
+from stateshift.reconfigure.checks import nearest
 from stateshift.spec import ClusterSpec, JobSpec, Spec, parse_spec, to_plain_spec
 from stateshift.spec.warm import seconds_of
 from stateshift.spec.waves import sharing
@@ -216,11 +217,17 @@ def jobs_of(spec: Spec, only: str | None) -> tuple[JobSpec, ...]:
         return tuple(job for wave in waves(spec) for job in wave)
     job = spec.job(only)
     if job is None:
-        names = ", ".join(sorted(job.name for job in spec.jobs))
-        raise PlanError(f"the spec has no job {only!r}", hint=f"--job takes one of: {names}")
+        names = sorted(job.name for job in spec.jobs)
+        raise PlanError(f"the spec has no job {only!r}{nearest(only, names)}",
+                        hint=f"--job takes one of: {', '.join(names)}")  # fmt: skip
     others = sharing(spec, job)
     if others:
         raise PlanError(f"{only!r} shares its source with {others[0].name!r}: they move together",
+                        hint="leave out --job, or make a spec of the jobs that move")  # fmt: skip
+    cut = next((cut for cut in cuts_of(spec) if only in cut.jobs), None)
+    if cut is not None:
+        with_it = ", ".join(repr(name) for name in cut.jobs if name != only)
+        raise PlanError(f"{only!r} is stopped at one cut with {with_it}: by the spec's dataflow they move together",
                         hint="leave out --job, or make a spec of the jobs that move")  # fmt: skip
     return (job,)
 

@@ -3,8 +3,9 @@
     in_waves(spec, together)   as the spec says; else by its strategy, and without one job after job
 
 To a strategy, a job is what a bin of keys is elsewhere, and clusters are its workers: `optimised` makes as few waves as
-there can be in which no cluster gives two jobs, nor takes two. Jobs that have to move together are one to it, and go
-with the first of them. Where no cluster is named, a job's cluster is the host of its storage.
+there can be in which no cluster gives two jobs, nor takes two. Jobs that have to move together are one to it; where
+they move between several pairs of clusters, they are a wave of their own. Where no cluster is named, a job's cluster is
+the host of its storage.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from stateshift.spec.location import host_of
 from stateshift.spec.model import JobSpec, Spec
 from stateshift.strategies.moves import Move
-from stateshift.strategies.steps import Fluid, in_steps, strategy_of
+from stateshift.strategies.steps import Fluid, Optimised, in_steps, strategy_of
 
 Wave = tuple[JobSpec, ...]
 
@@ -25,15 +26,23 @@ def in_waves(spec: Spec, together: Sequence[Wave]) -> tuple[Wave, ...]:
         by_name = {job.name: job for job in spec.jobs}
         return tuple(tuple(by_name[name] for name in wave) for wave in spec.waves)
     strategy = strategy_of(spec.strategy) if spec.strategy else Fluid()
-    waves = sorted(sorted(move.bin for move in step) for step in in_steps(strategy, _moves(together)))
+    moves = _moves(together)
+    apart = {n for n, jobs in enumerate(together) if isinstance(strategy, Optimised) and len(_places(jobs)) > 1}
+    steps = in_steps(strategy, [move for move in moves if move.bin not in apart])
+    waves = sorted([*(sorted(move.bin for move in step) for step in steps), *([n] for n in apart)])
     return tuple(tuple(job for number in wave for job in together[number]) for wave in waves)
 
 
 def _moves(groups: Sequence[Wave]) -> list[Move]:
-    places = [(_place(jobs[0].source_cluster, jobs[0].source), _place(jobs[0].target_cluster, jobs[0].destination))
-              for jobs in groups]  # fmt: skip
+    places = [_places(jobs)[0] for jobs in groups]
     number = {place: n for n, place in enumerate(dict.fromkeys(place for pair in places for place in pair))}
     return [Move(n, number[source], number[target]) for n, (source, target) in enumerate(places)]
+
+
+def _places(jobs: Wave) -> list[tuple[str, str]]:
+    """From where to where these jobs move."""
+    return list(dict.fromkeys((_place(job.source_cluster, job.source), _place(job.target_cluster, job.destination))
+                              for job in jobs))  # fmt: skip
 
 
 def _place(cluster: str | None, location: str) -> str:

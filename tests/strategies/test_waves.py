@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.errors import SpecError
-from stateshift.migration import waves
+from stateshift.migration import waves, with_dataflow
 from stateshift.spec import Spec, parse_spec
 
 pytestmark = pytest.mark.row("IS-8")
@@ -110,3 +110,13 @@ def test_what_is_no_strategy_is_refused_where_it_stands(more: dict[str, Any], po
     (complaint,) = refused.value.complaints
     assert complaint.pointer == pointer
     assert told in complaint.message
+
+
+def test_a_cut_that_moves_between_several_clusters_is_a_wave_of_its_own() -> None:
+    operators = [{"name": "o0", "job": "0"}, {"name": "o1", "job": "1"}]
+    parts = [{"name": f"o{n}", "job": f"{n}"} for n in (2, 3)]
+    flow = {"operators": [*operators, *parts], "edges": ["o0 -> o1"]}
+    spec = asked([("c1", "d1"), ("c2", "d2"), ("c2", "d3"), ("c3", "d2")], strategy="optimised", dataflow=flow)
+    assert names(with_dataflow(spec, lambda name: "")) == [["0", "1"], ["2", "3"]]
+    spec = asked([("c1", "d1"), ("c1", "d1"), ("c2", "d3"), ("c1", "d2")], strategy="optimised", dataflow=flow)
+    assert names(with_dataflow(spec, lambda name: "")) == [["0", "1"], ["2", "3"]]
