@@ -22,10 +22,10 @@ class Halting(Working):
         order = [[job for job in part if job.name in halts] for part in parts(self.spec, wave)]
         begun = self.has_stopped(wave)
         readers = {job.name: reader for part in order[1:] for job in part if (reader := self._reader(job, halts))}
-        if len(order) > 1:
-            self.prepare(wave)  # whose start fails while nobody has been stopped for it
         for reader in readers.values() if not begun else ():
             reader.first_look()
+        if len(order) > 1:
+            self.prepare(wave)  # what fails then has stopped nobody
         for part in order:
             for job in part:
                 if job.name in readers:
