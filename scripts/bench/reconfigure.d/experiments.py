@@ -14,24 +14,28 @@ REQUEST, SECONDS = 10.0, 120.0
 SURGE_SECONDS, REPLACED_SECONDS = 20.0, 24.0
 
 
-def drawn(text: str, workers: Mapping[str, int]) -> Dataflow:
-    """`A -> B -> D; C -> D`: ways that meet where names are the same."""
+def drawn(
+    text: str, workers: Mapping[str, int] | None = None, *, many: str = "", unique: str = "", one_per_tuple: str = ""
+) -> Dataflow:
+    """`A -> B -> D; C -> D`: ways that meet where names are the same. All edges of `one_per_tuple` are so."""
     ways = [[name.strip() for name in way.split("->")] for way in text.split(";")]
     names = dict.fromkeys(name for way in ways for name in way)
+    workers = workers or {}
     return Dataflow(
-        tuple(Operator(name, workers=workers.get(name, 1)) for name in names),
-        tuple(Edge(one, other, "partitioned") for way in ways for one, other in pairwise(way)),
+        tuple(
+            Operator(name, "one-to-many" if name == many else "one-to-one", name == unique, workers.get(name, 1))
+            for name in names
+        ),
+        tuple(
+            Edge(one, other, "partitioned", one == one_per_tuple)
+            for one, other in dict.fromkeys(pair for way in ways for pair in pairwise(way))
+        ),
     )
 
 
 JOINS = dict.fromkeys(("J1", "J2", "J3", "J4", "J5", "J6", "J7", "J8", "J9"), 4)
 W2 = drawn("S1 -> J1 -> J2 -> J3 -> J4", JOINS)
 W3 = drawn("S5 -> J5 -> U1; S6 -> J6 -> U1; S7 -> J7 -> U1 -> J8 -> J9", JOINS)
-TABLE_3 = (
-    (W2, ("J1",)), (W2, ("J2",)), (W2, ("J1", "J3")), (W2, ("J1", "J4")), (W2, ("J3", "J4")),
-    (W3, ("J5",)), (W3, ("J5", "J6")), (W3, ("J5", "J6", "J7", "J8")), (W3, ("J5", "J6", "J7", "J9")),
-    (W3, ("J7", "J8", "J9")),
-)  # fmt: skip
 
 
 def joins(flow: Dataflow, targets: tuple[str, ...], scheduler: Scheduler, seed: int) -> Run:
@@ -58,9 +62,9 @@ Sweep = tuple[str, str, tuple[float, ...], Callable[[int, Scheduler, float], Run
 SWEEPS: Mapping[str, Sweep] = {
     "rate": ("ingestion rate", "tuples/s", (60.0, 70.0, 80.0, 90.0, 100.0, 110.0, 120.0),
              lambda seed, by, x: pipeline(seed, by, rate=x)),
-    "cost": ("cost of the operator", "ms", (20.0, 25.0, 30.0, 35.0, 40.0, 45.0, 50.0),
+    "cost": ("cost of a tuple", "ms", (20.0, 25.0, 30.0, 35.0, 40.0, 45.0, 50.0),
              lambda seed, by, x: pipeline(seed, by, cost=x / 1000)),
-    "workers": ("workers, 40 tuples/s for each", "workers", (2.0, 3.0, 4.0, 5.0, 6.0, 8.0),
+    "workers": ("parallelism at 40 tuples/s for each", "workers", (2.0, 3.0, 4.0, 5.0, 6.0, 8.0),
                 lambda seed, by, x: pipeline(seed, by, rate=40 * x, workers=int(x))),
 }  # fmt: skip
 
@@ -71,6 +75,12 @@ def surge(seed: int, scheduler: Scheduler) -> Run:
     rates = ((0.0, 100.0), (SURGE_SECONDS, 200.0))
     load = Load({"S": rates}, {"FD": 0.018}, REPLACED_SECONDS, 40.0, {"FD": 0.002}, {"FD": (0.4, 0.2, 0.2, 0.2)})
     return simulate(schedule(flow, ["FD"], scheduler), load, Random(seed))
+
+
+def latencies(run: Run) -> list[tuple[float, float]]:
+    """The longest of each second, from a little before the surge until all is well again."""
+    seconds = range(int(SURGE_SECONDS) - 4, int(REPLACED_SECONDS) + 8)
+    return [(float(second), run.latency_max(second, second + 1.0)) for second in seconds]
 
 
 def falls_after(run: Run) -> float:

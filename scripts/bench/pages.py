@@ -1,0 +1,27 @@
+"""A bench's page and its picture: written down together, and only where nothing that belongs to them is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def missing(*modules: str) -> tuple[str, ...]:
+    """Of what the extra [bench] brings."""
+    return tuple(name for name in modules if importlib.util.find_spec(name) is None)
+
+
+def left_alone(page: Path, lacking: Sequence[str]) -> None:
+    """Say that the page in the checkout stays as it was, and how to get what is missing."""
+    place = page.relative_to(ROOT)
+    print(f"not installed: {', '.join(lacking)}; {place} and {place.stem}.png are left as they were", file=sys.stderr)
+    print(f"hint: {sys.executable} -m pip install -e '{ROOT}[bench]'", file=sys.stderr)
+
+
+def wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 120, break_on_hyphens=False)
