@@ -7,22 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 from stateshift.cli.text import Block, Cell, Line, Table, section
 from stateshift.cli.units import many, number, span
+from stateshift.reconfigure.consistency import unguarded
 from stateshift.reconfigure.reasons import order, reasons
 
 if TYPE_CHECKING:
     from stateshift.reconfigure.covering import Component
     from stateshift.reconfigure.dataflow import Dataflow
     from stateshift.reconfigure.expecting import Expected
-    from stateshift.reconfigure.schedulers import Schedule
+    from stateshift.reconfigure.schedulers import Schedule, Scheduler
 
 ROWS_MAX = 20
 NAMES_MAX = 12
 _PROMISES = {
-    "fries": "consistent",
     "epoch": "consistent; everything waits",
     "multi-version": "consistent; both functions side by side until the last old tuple is through",
-    "naive": "a tuple may meet old and new",
+    "naive": "consistent here: no tuple meets two targets",
 }
+_BROKEN = "not consistent: a tuple may meet old and new"
 
 
 # ---- for a person -----------------------------------------------------------------------------------------------
@@ -35,6 +36,7 @@ def blocks(found: Schedule, delays: Expected, *, explain: bool = False, verbose:
     yield Line(f"{found.scheduler}: {many(len(found.components), 'component')}; {number(len(found.paused))} of "
                f"{many(whole, 'operator')} wait for a moment, {number(len(found.untouched))} go on undisturbed",
                "strong")  # fmt: skip
+    yield from _warning(found, delays)
     yield from section("Components: what changes at one cut", *_components(found, most))
     yield from section("Restarts, in this order", *_orders(found, most))
     if explain:
@@ -43,6 +45,23 @@ def blocks(found: Schedule, delays: Expected, *, explain: bool = False, verbose:
         yield Line(f"not synchronised: {_names([one.operator for one in found.pruned])} (--explain says why)", "dim", 2)
     yield from section("Goes on", Line(_names(found.untouched, most) or "nothing", indent=2))
     yield from section("Expected delay", *_delays(found, delays))
+
+
+def _warning(found: Schedule, delays: Expected) -> Iterator[Block]:
+    if delays.consistent[found.scheduler]:
+        return
+    harmful = _names(unguarded(found))
+    why = f", of what {harmful} makes of one (spared by the published rule alone)" if harmful else ""
+    yield Line(f"{_BROKEN}{why}", "warn")
+    yield Line(f"hint: {'--rule sound' if harmful else '--scheduler fries'}")
+
+
+def _promise(name: Scheduler, delays: Expected) -> str:
+    if not delays.consistent[name]:
+        return _BROKEN
+    if name == "fries":
+        return "consistent here, by the published rule" if delays.rule == "published" else "consistent"
+    return _PROMISES[name]
 
 
 def _components(found: Schedule, most: int | None) -> Iterator[Block]:
@@ -65,7 +84,7 @@ def _orders(found: Schedule, most: int | None) -> Iterator[Block]:
 def _delays(found: Schedule, delays: Expected) -> Iterator[Block]:
     rows = tuple(
         (Cell(name, "strong" if name == found.scheduler else ""), "-" if seconds is None else delay(seconds),
-         Cell(_PROMISES[name], "warn" if name == "naive" else ""))
+         Cell(_promise(name, delays), "" if delays.consistent[name] else "warn"))
         for name, seconds in delays.seconds.items()
     )  # fmt: skip
     yield Table(("scheduler", ">delay", ""), rows)
@@ -104,6 +123,8 @@ def document(found: Schedule, delays: Expected, explain: bool = False) -> dict[s
     told = {
         "dataflow": found.dataflow.name,
         "scheduler": found.scheduler,
+        "rule": delays.rule,
+        "consistent": {name.replace("-", "_"): kept for name, kept in delays.consistent.items()},
         "targets": list(found.targets),
         "components": [_component(found, one) for one in found.components],
         "pruned": [{"operator": one.operator, "rule": one.rule, "by": one.by} for one in found.pruned],

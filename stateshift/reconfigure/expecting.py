@@ -1,4 +1,5 @@
-"""The delay to expect of each scheduler, simulated under the load that the dataflow tells, or under an assumed one.
+"""What to expect of each scheduler: whether it is consistent here, and its delay, simulated under the load that the
+dataflow tells, or under an assumed one.
 
 What operators do not say is assumed and named: a tuple costs a millisecond, and sources read as much as keeps the
 busiest operator at work for 80 % of the time. Seconds, then, compare schedulers, and promise nothing.
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from stateshift.reconfigure.consistency import consistent
 from stateshift.reconfigure.dataflow import Dataflow, with_replicates
 from stateshift.reconfigure.graph import graph_of, topological
 from stateshift.reconfigure.pruning import Rule
@@ -24,9 +26,12 @@ WORKERS_MAX = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """`seconds` by scheduler, None where the dataflow is too large to be simulated at once. `busiest` is the operator
-    with the most to do, and what part of the time it is at it: above 1, its queue grows, and delays with it."""
+    """`consistent` and `seconds` by scheduler; no seconds where the dataflow is too large to be simulated at once.
+    `rule` is how Fries prunes. `busiest` is the operator with the most to do, and what part of the time it is at it:
+    above 1, its queue grows, and delays with it."""
 
+    rule: Rule
+    consistent: Mapping[Scheduler, bool]
     seconds: Mapping[Scheduler, float | None]
     assumed: tuple[str, ...]
     busiest: str
@@ -40,12 +45,13 @@ def expected(
     dataflow = with_replicates(dataflow)
     load, assumed = load_of(dataflow)
     name, busy = _busiest(dataflow, load)
+    schedules = {one: schedule(dataflow, targets, one, rule) for one in SCHEDULERS}
+    kept = {one: consistent(made) for one, made in schedules.items()}
     if sum(operator.workers for operator in dataflow.operators) > WORKERS_MAX:
         why = f"more than {WORKERS_MAX:,} workers: no delay was simulated"
-        return Expected(dict.fromkeys(SCHEDULERS), (why,), name, busy)
-    runs = {one: simulate(schedule(dataflow, targets, one, rule), load, chance(), until_changed=True)
-            for one in SCHEDULERS}  # fmt: skip
-    return Expected({one: run.delay_seconds for one, run in runs.items()}, assumed, name, busy)
+        return Expected(rule, kept, dict.fromkeys(SCHEDULERS), (why,), name, busy)
+    runs = {one: simulate(made, load, chance(), until_changed=True) for one, made in schedules.items()}
+    return Expected(rule, kept, {one: run.delay_seconds for one, run in runs.items()}, assumed, name, busy)
 
 
 def load_of(dataflow: Dataflow) -> tuple[Load, tuple[str, ...]]:

@@ -57,6 +57,55 @@ def test_the_document_has_all_of_it_and_a_delay_for_every_scheduler() -> None:
     assert [one["operator"] for one in why] == ["fraud model", "explode rules", "apply rules", "replicate"]
 
 
+UNSOUND = {"operators": [{"name": "FL", "kind": "one-to-many"}, {"name": "U1", "unique": True},
+                         {"name": "U2", "unique": True}, {"name": "o1"}, {"name": "o2"}],
+           "edges": ["FL -> U1 -> o1", "FL -> U2 -> o2"]}  # fmt: skip
+
+
+def written(folder: Path, content: object) -> str:
+    file = folder / "flow.json"
+    file.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
+    return str(file)
+
+
+def promises(out: str) -> dict[str, bool]:
+    """Of each scheduler, whether the screen calls it consistent."""
+    rows = (line.split(None, 3) for line in paragraphs(out)["Expected delay"][1:5])
+    return {name: rest.startswith("consistent") for name, _, _, rest in rows}
+
+
+@pytest.mark.row("F-13")
+@pytest.mark.parametrize(
+    ("argv", "rule", "kept"),
+    [
+        (("--targets", "o1,o2"), "sound", {"fries": True, "naive": False}),
+        (("--targets", "o1,o2", "--rule", "none"), "none", {"fries": True, "naive": False}),
+        (("--targets", "o1,o2", "--rule", "published"), "published", {"fries": False, "naive": False}),
+        (("--targets", "o1", "--rule", "published"), "published", {"fries": True, "naive": True}),
+        (("--targets", "FL"), "sound", {"fries": True, "naive": True}),
+    ],
+)
+def test_each_scheduler_is_told_to_be_consistent_only_where_it_is(
+    tmp_path: Path, argv: tuple[str, ...], rule: str, kept: dict[str, bool]
+) -> None:
+    whole = kept | {"epoch": True, "multi-version": True}
+    ran = said("reconfigure", written(tmp_path, UNSOUND), *argv)
+    assert promises(ran.out) == whole
+    assert ran.out.splitlines()[1].startswith("not consistent: ") is not kept["fries"]
+    document = said("reconfigure", written(tmp_path, UNSOUND), *argv, "--json").document
+    assert document["rule"] == rule
+    assert document["consistent"] == {name.replace("-", "_"): one for name, one in whole.items()}
+
+
+def test_a_schedule_that_breaks_its_promise_says_so_above_all_and_what_to_ask_for(tmp_path: Path) -> None:
+    flow = written(tmp_path, UNSOUND)
+    lines = said("reconfigure", flow, "--targets", "o1,o2", "--rule", "published").out.splitlines()
+    assert lines[1:3] == ["not consistent: a tuple may meet old and new, of what FL makes of one (spared by the "
+                          "published rule alone)", "hint: --rule sound"]  # fmt: skip
+    lines = said("reconfigure", flow, "--targets", "o1,o2", "--scheduler", "naive").out.splitlines()
+    assert lines[1:3] == ["not consistent: a tuple may meet old and new", "hint: --scheduler fries"]
+
+
 def _operators() -> list[dict[str, object]]:
     return list(json.loads(Path(EXAMPLE).read_text("utf-8"))["operators"])
 
