@@ -42,7 +42,8 @@ def blocks(found: Schedule, delays: Expected, *, explain: bool = False, verbose:
     if explain:
         yield from section("Why", *_table(("operator", ""), reasons(found), most))
     elif found.pruned:
-        yield Line(f"not synchronised: {_names([one.operator for one in found.pruned])} (--explain says why)", "dim", 2)
+        spared = _names([one.operator for one in found.pruned])
+        yield Line(f"need not wait, though they make several tuples of one: {spared} (--explain says why)", "dim", 2)
     yield from section("Goes on", Line(_names(found.untouched, most) or "nothing", indent=2))
     yield from section("Expected delay", *_delays(found, delays))
 

@@ -29,5 +29,4 @@ def consistent(schedule: Schedule) -> bool:
 
 
 def unguarded(schedule: Schedule) -> tuple[str, ...]:
-    paused = set(schedule.paused)
-    return tuple(one.operator for one in schedule.pruned if one.by is None and one.operator not in paused)
+    return tuple(one.operator for one in schedule.pruned if one.by is None)

@@ -79,11 +79,20 @@ def _operators(reader: Reader, place: Place | None, draft: Draft) -> list[_Said]
             single = known.pop("one_per_edge", None)
             single = None if single is None or single.value is False else single
             values = ({"kind": "one-to-many"} if single else {}) | reader.fields(OPERATOR, known)
+            if single is not None and values["kind"] != "one-to-many":
+                _refuse_contradiction(reader, known["kind"], values["kind"])
         if "name" in values:
             found.append(_Said(item, values.pop("name"), values, single))
         else:
             draft.partly = True
     return found
+
+
+def _refuse_contradiction(reader: Reader, place: Place, kind: str) -> None:
+    """Only a one-to-many operator uses several edges. Where the two disagree, nothing is guessed: to believe the kind
+    could part what one tuple meets."""
+    message = f"{kind!r} contradicts one_per_edge, by which one tuple makes one on each of several edges"
+    reader.complaints.add(place, message, "one-to-many, or no one_per_edge")
 
 
 def _edges(reader: Reader, place: Place) -> Iterator[tuple[Place, Edge]]:
@@ -120,8 +129,11 @@ def _job(reader: Reader, place: Place, draft: Draft, opened: Opened | None) -> N
         over = proper.get(operator.name)
         made = operator if over is None else replace(operator, **over.values)
         draft.operators.append((known["plan"] if over is None else over.place, made))
+    # A kind that is said beside the plan takes the place of all that the plan knows of what its edges carry.
+    many = {name for name, one in proper.items() if one.values.get("kind") == "one-to-many"}
+    edges = [replace(edge, one_per_tuple=edge.one_per_tuple and edge.upstream not in many) for edge in plan.edges]
     mine = [replace(one, name=proper_name) for proper_name, one in proper.items() if proper_name is not None]
-    draft.edges += _flagged(reader.complaints, [(known["plan"], edge) for edge in plan.edges], mine, f"{name}/")
+    draft.edges += _flagged(reader.complaints, [(known["plan"], edge) for edge in edges], mine, f"{name}/")
 
 
 def _plan(reader: Reader, place: Place, opened: Opened | None) -> Dataflow | None:
@@ -207,7 +219,8 @@ def to_plain(dataflow: Dataflow) -> dict[str, Any]:
     for edge in dataflow.edges:
         if edge.one_per_tuple:
             single.setdefault(edge.upstream, []).append(edge.downstream)
-    flags = {name: {"kind": dataflow[name].kind, "one_per_edge": others} for name, others in single.items()}
+    # A one-to-one operator's edges carry one each anyway: to say so would make it one-to-many.
+    flags = {name: {"one_per_edge": others} for name, others in single.items() if dataflow[name].kind == "one-to-many"}
     kept = [one for one in dataflow.operators if not one.replicate]
     names = {one.name for one in kept}
     return {

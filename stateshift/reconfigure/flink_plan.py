@@ -109,11 +109,11 @@ def _replicating(dataflow: Dataflow) -> Dataflow:
     that another reads from twice is one-to-many, and has one edge."""
     sent = Counter(edge.ends for edge in dataflow.edges)
     reads = Counter(edge.upstream for edge in dataflow.edges)
-    known = {operator.name: operator for operator in dataflow.operators}
-    operators = tuple(replace(one, kind="one-to-many") if reads[one.name] > 1 else one for one in dataflow.operators)
+    several = {one.name for one in dataflow.operators if reads[one.name] > 1 and one.kind == "one-to-one"}
+    operators = tuple(replace(one, kind="one-to-many") if one.name in several else one for one in dataflow.operators)
     edges = {edge.ends: edge for edge in dataflow.edges}
     single = {
-        ends: replace(edge, one_per_tuple=known[edge.upstream].kind == "one-to-one" and sent[ends] == 1)
+        ends: replace(edge, one_per_tuple=edge.upstream in several and sent[ends] == 1)
         for ends, edge in edges.items()
     }
     return replace(dataflow, operators=operators, edges=tuple(single.values()))

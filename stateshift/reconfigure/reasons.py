@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from stateshift.reconfigure.covering import Component
 from stateshift.reconfigure.dataflow import Operator
 from stateshift.reconfigure.pruning import Pruned
-from stateshift.reconfigure.schedulers import Schedule
+from stateshift.reconfigure.schedulers import Schedule, fries
 
 
 def reasons(schedule: Schedule) -> tuple[tuple[str, str], ...]:
     told = [reason for component in schedule.components for reason in _of_component(schedule, component)]
     sources = ((name, "a source: says with each tuple which function is meant") for name in schedule.tagging)
-    spared = ((one.operator, _spared(one)) for one in schedule.pruned if one.operator not in schedule.paused)
+    spared = ((one.operator, _spared(one)) for one in schedule.pruned)
     return (*told, *(reason for reason in sources if reason[0] not in schedule.paused), *spared)
 
 
@@ -39,11 +39,14 @@ def order(component: Component) -> tuple[tuple[str, ...], ...]:
 def _of_component(schedule: Schedule, component: Component) -> Iterator[tuple[str, str]]:
     members, targets = set(schedule.members), set(schedule.targets)
     above, below = _nearest(component, members)
+    needed = set(fries(schedule.dataflow, schedule.targets).members) if members > targets else members
     for name in component.operators:
         if name in targets:
             yield name, "a target: its function changes"
         elif schedule.scheduler == "epoch":
             yield name, "the epoch barrier goes through every operator"
+        elif name in members and name not in needed:
+            yield name, "one-to-many: a rule could spare it, and was told not to (--rule none)"
         elif name in members:
             yield name, _many(schedule.dataflow[name], below[name])
         else:
@@ -73,6 +76,9 @@ def _nearest(component: Component, members: set[str]) -> tuple[dict[str, str], d
 
 
 def _spared(pruned: Pruned) -> str:
+    if pruned.by == pruned.operator:
+        return ("one-to-many by its kind, but spared: as it is unique, at most one tuple comes out of it for each "
+                "source tuple")  # fmt: skip
     if pruned.rule == "edge-wise":
         why = f"only its edge to {pruned.by} leads to targets, with at most one tuple for each"
     elif pruned.by is None:

@@ -106,6 +106,32 @@ def test_a_schedule_that_breaks_its_promise_says_so_above_all_and_what_to_ask_fo
     assert lines[1:3] == ["not consistent: a tuple may meet old and new", "hint: --scheduler fries"]
 
 
+def test_what_is_inside_of_a_component_anyway_is_not_told_to_be_spared() -> None:
+    argv = ("reconfigure", EXAMPLE, "--targets", "clean,apply rules")
+    assert "replicate" in said(*argv, "--json").document["components"][0]["operators"]
+    assert said(*argv, "--json").document["pruned"] == []
+    assert "need not wait, though" not in said(*argv).out
+    told = said("reconfigure", EXAMPLE, *MODEL_AND_RULES).out
+    assert "need not wait, though they make several tuples of one: replicate (--explain says why)" in told
+
+
+def why(flow: str, *argv: str) -> dict[str, str]:
+    told = said("reconfigure", flow, *argv, "--explain", "--json").document["why"]
+    return {one["operator"]: one["reason"] for one in told}
+
+
+def test_a_unique_operator_that_is_called_one_to_many_is_spared_and_why(tmp_path: Path) -> None:
+    document = {"operators": [{"name": "s"}, {"name": "u", "kind": "one-to-many", "unique": True}, {"name": "t"}],
+                "edges": ["s -> u -> t"]}  # fmt: skip
+    flow = written(tmp_path, document)
+    assert why(flow, "--targets", "t")["u"] == (
+        "one-to-many by its kind, but spared: as it is unique, at most one tuple comes out of it for each source tuple"
+    )
+    assert why(flow, "--targets", "t", "--rule", "none")["u"] == (
+        "one-to-many: a rule could spare it, and was told not to (--rule none)"
+    )
+
+
 def _operators() -> list[dict[str, object]]:
     return list(json.loads(Path(EXAMPLE).read_text("utf-8"))["operators"])
 

@@ -11,7 +11,8 @@ import pytest
 
 from stateshift.errors import SpecError
 from stateshift.reconfigure.dataflow import Dataflow, Edge, Operator
-from stateshift.reconfigure.reading import asked, parse_dataflow, problems
+from stateshift.reconfigure.document import to_plain
+from stateshift.reconfigure.reading import asked, dataflow_of, parse_dataflow, problems
 from stateshift.reconfigure.schedulers import fries
 from stateshift.reconfigure.schema import dataflow_schema, schema_text
 from tests.reconfigure.plans import FLINK, SPARK
@@ -90,6 +91,39 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     assert {"/edges/1", "/edges/2"} < found.keys()
     assert found["/edges/4"] == "the edge read -> score stands twice"
     assert found["--targets"] == "no operator 'nobody'"
+
+
+@pytest.mark.parametrize("kind", ["one-to-one", "blocking", "One to One"])
+@pytest.mark.parametrize("flag", [True, ["b"]])
+def test_a_kind_that_contradicts_one_per_edge_is_refused(kind: str, flag: object) -> None:
+    document = {"operators": [{"name": "a", "kind": kind, "one_per_edge": flag}, {"name": "b"}], "edges": ["a -> b"]}
+    (complaint,) = refused(document).items()
+    assert complaint[0] == "/operators/0/kind"
+    assert "contradicts one_per_edge" in complaint[1]
+
+
+def test_a_kind_beside_one_per_edge_is_taken_where_it_fits() -> None:
+    for said in ({"kind": "one-to-many", "one_per_edge": True}, {"kind": "one-to-one", "one_per_edge": False},
+                 {"kind": None, "one_per_edge": True}):  # fmt: skip
+        assert read({"operators": [{"name": "a", **said}, {"name": "b"}], "edges": ["a -> b"]})
+    assert list(refused({"operators": [{"name": "a", "kind": "sideways", "one_per_edge": True}]})) == [
+        "/operators/0/kind"
+    ]
+
+
+def test_a_kind_said_beside_a_plan_is_believed_instead_of_what_the_plan_knows_of_its_edges() -> None:
+    """A map of one edge to targets would be spared: it is known to send one tuple."""
+    said = {"name": "Source: payments", "kind": "one-to-many"}
+    job = {"name": "j", "plan": json.loads(FLINK), "operators": [said]}
+    assert not any(edge.one_per_tuple for edge in read({"jobs": [job]}).edges)
+    assert any(edge.one_per_tuple for edge in read({"jobs": [job | {"operators": []}]}).edges)
+
+
+def test_the_document_of_a_dataflow_is_read_again_as_the_same_one() -> None:
+    dataflow = parse_dataflow(FLINK)
+    again = dataflow_of(to_plain(dataflow))
+    for targets in (["Sink: archive"], ["Sink: alerts", "Sink: archive"], dataflow.names):
+        assert fries(again, targets).components == fries(dataflow, targets).components
 
 
 def test_an_operator_of_other_letters_is_meant_but_not_taken() -> None:
