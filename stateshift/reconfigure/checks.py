@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import TypeVar
 
 from stateshift.reconfigure.dataflow import Dataflow, Edge, Operator
-from stateshift.reconfigure.graph import cycle, graph_of
+from stateshift.reconfigure.graph import cycles, graph_of
 from stateshift.spec.place import Complaints, Place
 
 Part = TypeVar("Part", Operator, Edge)
@@ -57,9 +57,8 @@ def refuse_doubles(complaints: Complaints, parts: Iterable[tuple[Place, Part]]) 
 
 
 def refuse_cycles(complaints: Complaints, dataflow: Dataflow, places: Mapping[tuple[str, str], Place]) -> None:
-    """One complaint that names a cycle, at the last of its edges that somebody wrote."""
-    way = cycle(graph_of(dataflow))
-    if way:
+    """For each knot a complaint that names a cycle in it, at the last of its edges that somebody wrote."""
+    for way in cycles(graph_of(dataflow)):
         ends = list(pairwise(way))
         written = [places[end] for end in ends if end in places]
         place = written[-1] if written else Place(None, "")

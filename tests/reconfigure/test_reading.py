@@ -144,6 +144,15 @@ def test_a_cycle_is_named(edges: list[str], pointer: str, message: str) -> None:
     assert refused({"operators": operators("a", "b", "c"), "edges": edges}) == {pointer: message}
 
 
+def test_each_knot_of_edges_is_told_by_one_cycle() -> None:
+    edges = ["a -> b -> a", "c -> d -> e -> c", "d -> c", "b -> c", "e -> f", "g -> g"]
+    assert refused({"operators": operators(*"abcdefg"), "edges": edges}) == {
+        "/edges/0": "a cycle: a -> b -> a",
+        "/edges/1": "a cycle: c -> d -> e -> c",
+        "/edges/5": "a cycle: g -> g",
+    }
+
+
 def test_topics_that_lead_in_a_circle_are_a_cycle() -> None:
     document = {"operators": [{"name": "a", "reads": "one", "writes": "two"},
                               {"name": "b", "reads": "two", "writes": "one"}]}  # fmt: skip
