@@ -9,9 +9,12 @@ from typing import TypeVar
 
 from stateshift.reconfigure.dataflow import Dataflow, Edge, Operator
 from stateshift.reconfigure.graph import cycles, graph_of
+from stateshift.reconfigure.keys import OPERATOR
 from stateshift.spec.place import Complaints, Place
+from stateshift.spec.values import Reader
 
 Part = TypeVar("Part", Operator, Edge)
+NUMBER_MAX = 1e15  # what `spec.values` takes at most
 _NAMED_MAX = 5
 _COMPARED_MAX = 5_000  # names; among more, looking for the nearest takes seconds
 
@@ -31,6 +34,15 @@ def resolved(complaints: Complaints, dataflow: Dataflow, place: Place, name: str
         expected = f"one of {', '.join(dataflow.names[:_NAMED_MAX])}{more}"
         complaints.add(place, f"no operator {name!r}{nearest(name, spellings)}", expected)
     return None
+
+
+def refused_as_too_large(reader: Reader, key: str, place: Place) -> bool:
+    """Told before the value is read: `spec.values` has the same bound, and only says that it is no number above 0."""
+    large = isinstance(place.value, int | float) and place.value > NUMBER_MAX
+    if large and OPERATOR[key].kind in ("count", "number"):
+        reader.complaints.add(place, "too large", f"at most {NUMBER_MAX:g}")
+        return True
+    return False
 
 
 def nearest(name: str, known: Collection[str]) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 from stateshift.errors import SpecError
 from stateshift.reconfigure import flink_plan, spark_plan
-from stateshift.reconfigure.checks import nearest, resolved
+from stateshift.reconfigure.checks import nearest, refused_as_too_large, resolved
 from stateshift.reconfigure.dataflow import Dataflow, Edge, Operator
 from stateshift.reconfigure.joining import within
 from stateshift.reconfigure.keys import DATAFLOW, EDGE, JOB, OPERATOR
@@ -63,6 +63,9 @@ def read_document(reader: Reader, root: Place, opened: Opened | None) -> Draft:
     draft.operators = [(one.place, Operator(one.name, **one.values)) for one in said]
     for job in _items(reader, places.get("jobs")):
         _job(reader, job, draft, opened)
+    if not draft.operators and not draft.partly and not reader.complaints.found:
+        reader.complaints.add(places.get("operators", root), "no operator", "at least one operator")
+        draft.partly = True
     for place in _items(reader, places.get("edges")):
         draft.edges += _edges(reader, place)
     draft.edges = _flagged(reader.complaints, draft.edges, said, "")
@@ -78,6 +81,7 @@ def _operators(reader: Reader, place: Place | None, draft: Draft) -> list[_Said]
         if isinstance(item.value, dict) and reader.need(item, known, "name"):
             single = known.pop("one_per_edge", None)
             single = None if single is None or single.value is False else single
+            known = {key: place for key, place in known.items() if not refused_as_too_large(reader, key, place)}
             values = ({"kind": "one-to-many"} if single else {}) | reader.fields(OPERATOR, known)
             if single is not None and values["kind"] != "one-to-many":
                 _refuse_contradiction(reader, known["kind"], values["kind"])
@@ -120,7 +124,7 @@ def _job(reader: Reader, place: Place, draft: Draft, opened: Opened | None) -> N
     name, plan = reader.value(JOB["name"], known["name"]), _plan(reader, known["plan"], opened)
     cluster = reader.value(JOB["cluster"], known["cluster"]) if "cluster" in known else None
     said = _operators(reader, known.get("operators"), draft)
-    if plan is None or name is None:
+    if plan is None or name is None or not plan.operators:
         draft.partly = True
         return
     plan = within(plan, name, cluster)
@@ -151,6 +155,9 @@ def _plan(reader: Reader, place: Place, opened: Opened | None) -> Dataflow | Non
         root = _root(text, place)
     if root is not None and flink_plan.is_plan(root.value):
         return flink_plan.parse(root, reader.complaints)
+    if root is not None and (told := flink_plan.error_in(root.value)) is not None:
+        reader.complaints.add(place, f"Flink's answer is an error and no plan: {told}", flink_plan.ANSWER)
+        return None
     reader.complaints.add(place, "no plan of a job", "a Flink job's plan with its nodes, or what Spark explains")
     return None
 

@@ -62,10 +62,13 @@ def problems(dataflow: Dataflow) -> tuple[Complaint, ...]:
 
 def _draft(text: str, complaints: Complaints, opened: Opened | None) -> Draft:
     if spark_plan.is_plan(text):
-        return _drafted(spark_plan.parse(text, Place(text, ""), complaints), None)
+        return _drafted(spark_plan.parse(text, Place(text, ""), complaints), None, partly=bool(complaints.found))
     root = read_text(text, {}, complaints)
     if flink_plan.is_plan(root.value):
         return _drafted(flink_plan.parse(root, complaints), None, partly=bool(complaints.found))
+    if (told := flink_plan.error_in(root.value)) is not None:
+        complaints.add(root / "errors", f"Flink's answer is an error and no plan: {told}", flink_plan.ANSWER)
+        return Draft(partly=True)
     return read_document(Reader(complaints), root, opened)
 
 

@@ -102,6 +102,16 @@ def test_a_kind_that_contradicts_one_per_edge_is_refused(kind: str, flag: object
     assert "contradicts one_per_edge" in complaint[1]
 
 
+@pytest.mark.parametrize("key", ["rate_per_second", "cost_seconds", "workers"])
+def test_a_number_that_is_too_large_is_told_with_the_bound(key: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        read({"operators": [{"name": "a", key: 10**400}]})
+    (one,) = caught.value.complaints
+    assert (one.pointer, one.message, one.expected) == (f"/operators/0/{key}", "too large", "at most 1e+15")
+    assert read({"operators": [{"name": "a", key: 1e15}]})
+    assert "above 0" in refused({"operators": [{"name": "a", "rate_per_second": 0}]})["/operators/0/rate_per_second"]
+
+
 def test_a_kind_beside_one_per_edge_is_taken_where_it_fits() -> None:
     for said in ({"kind": "one-to-many", "one_per_edge": True}, {"kind": "one-to-one", "one_per_edge": False},
                  {"kind": None, "one_per_edge": True}):  # fmt: skip
@@ -168,6 +178,34 @@ def test_an_edge_to_an_operator_that_could_not_be_read_is_not_complained_of() ->
 @pytest.mark.parametrize("document", [[], 7, {}, {"operators": 7}, {"operators": [7]}, {"jobs": [{}]}])
 def test_what_is_no_document_is_refused_and_not_a_bug_of_ours(document: Any) -> None:
     assert refused(document)
+
+
+@pytest.mark.parametrize(
+    ("document", "pointer", "message"),
+    [
+        ({"operators": [], "edges": []}, "/operators", "no operator"),
+        ({"Operators": []}, "/Operators", "no operator"),
+        ({"jobs": []}, "", "no operator"),
+        ({"plan": {"jid": "f1", "name": "j", "nodes": []}}, "/plan/nodes", "no node"),
+        ({"nodes": []}, "/nodes", "no node"),
+        ({"jobs": [{"name": "j", "plan": {"nodes": []}}]}, "/jobs/0/plan/nodes", "no node"),
+    ],
+)
+def test_a_dataflow_without_an_operator_is_told_once_and_where(document: Any, pointer: str, message: str) -> None:
+    assert refused(document, "a") == {pointer: message}
+
+
+TROUBLE = {"errors": ["org.apache.flink.runtime.rest.NotFoundException: Job f19a not found\n\tat org.apache.flink…",
+                      "<Exception on server side:\njava.lang.Error"]}  # fmt: skip
+
+
+def test_an_error_of_flink_is_told_as_one() -> None:
+    told = ("Flink's answer is an error and no plan: "
+            "org.apache.flink.runtime.rest.NotFoundException: Job f19a not found")  # fmt: skip
+    assert refused(TROUBLE, "a") == {"/errors": told}
+    assert refused({"jobs": [{"name": "j", "plan": TROUBLE}]}, "a") == {"/jobs/0/plan": told}
+    assert refused({"errors": []}, "a")["/errors"].endswith("it does not say which")
+    assert "unknown key" in refused({"errors": [], "operators": []})["/errors"]
 
 
 def test_jobs_tell_their_own_operators_and_topics_join_them() -> None:
