@@ -7,7 +7,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from stateshift.cli.options import Json, Verbose, epilog, names_in
+from stateshift.cli.options import Json, Verbose, epilog
 from stateshift.cli.terminal import Terminal
 
 EPILOG = """\b
@@ -58,11 +58,13 @@ Rules (--rule) by which fries spares one-to-many operators:
 
 T = TypeVar("T", bound=str)
 _SEED = 1
+STDIN = "standard input"
+HINT = "name a file (- is standard input): a dataflow of JSON, or the plan of a running job"
 
 
 def command(
     context: typer.Context,
-    dataflow: Annotated[str, typer.Argument(metavar="DATAFLOW", help="A file: JSON, or the plan of a running job.")],
+    dataflow: Annotated[str, typer.Argument(metavar="DATAFLOW", help="A file (or -): JSON, or a running job's plan.")],
     targets: Annotated[
         list[str], typer.Option("--targets", metavar="A,B", help="Operators that change, by name. May be repeated.")
     ],
@@ -86,6 +88,7 @@ def command(
 
     from stateshift.cli import render_reconfigure
     from stateshift.cli.local import beside, text_of
+    from stateshift.errors import SpecError
     from stateshift.reconfigure import drawing
     from stateshift.reconfigure.expecting import expected
     from stateshift.reconfigure.pruning import RULES
@@ -95,8 +98,13 @@ def command(
     terminal = Terminal.of(context, json, verbose)
     _refuse_both(json, dot, mermaid)
     chosen, by = _one_of("--scheduler", scheduler, SCHEDULERS), _one_of("--rule", rule, RULES)
-    text = text_of(dataflow, "name a file: a dataflow of JSON, or the plan of a running job", dataflow)
-    flow, wanted = asked(text, [name for names in targets for name in names_in(names)], beside(dataflow))
+    text = _input() if dataflow == "-" else text_of(dataflow, HINT, dataflow)
+    try:
+        flow, wanted = asked(text, targets, beside("" if dataflow == "-" else dataflow))
+    except SpecError as error:
+        if not all(one.pointer.startswith("--") for one in error.complaints):
+            error.where["path"] = STDIN if dataflow == "-" else dataflow
+        raise
     _refuse_none(wanted)
     found = schedule(flow, wanted, chosen, by)
     if dot or mermaid:
@@ -108,6 +116,18 @@ def command(
     else:
         terminal.show(render_reconfigure.blocks(found, delays, explain=explain, verbose=verbose))
     return None
+
+
+def _input() -> str:
+    """All of standard input; what is no text is the request's fault, as that of a file is."""
+    from stateshift.errors import Complaint, SpecError
+
+    raw = getattr(sys.stdin, "buffer", None)
+    try:
+        return str(sys.stdin.read()) if raw is None else str(raw.read(), "utf-8-sig")
+    except UnicodeDecodeError as error:
+        fact = f"not UTF-8 text (at byte {error.start})"
+        raise SpecError((Complaint(STDIN, fact),), hint=HINT) from error
 
 
 def _refuse_both(*documents: bool) -> None:

@@ -31,9 +31,24 @@ def resolved(complaints: Complaints, dataflow: Dataflow, place: Place, name: str
     elif not lenient:
         spellings = [*dataflow.names, *(other for operator in dataflow.operators for other in operator.also)]
         more = ", …" if len(dataflow.names) > _NAMED_MAX else ""
-        expected = f"one of {', '.join(dataflow.names[:_NAMED_MAX])}{more}"
+        expected = f"one of {', '.join(map(repr, dataflow.names[:_NAMED_MAX]))}{more}" if dataflow.names else None
         complaints.add(place, f"no operator {name!r}{nearest(name, spellings)}", expected)
     return None
+
+
+def named(dataflow: Dataflow, text: str) -> list[str]:
+    """The names in a text with commas between. A comma may be a part of a name: the longest that an operator goes by,
+    from each comma on, is one."""
+    known = {name.strip() for operator in dataflow.operators for name in (operator.name, *operator.also)}
+    pieces = text.split(",")
+    most = max((name.count(",") for name in known), default=0) + 1
+    found, here = [], 0
+    while here < len(pieces):
+        ends = range(min(len(pieces), here + most), here, -1)
+        end = next((end for end in ends if ",".join(pieces[here:end]).strip() in known), here + 1)
+        found.append(",".join(pieces[here:end]).strip())
+        here = end
+    return [name for name in found if name]
 
 
 def refused_as_too_large(reader: Reader, key: str, place: Place) -> bool:

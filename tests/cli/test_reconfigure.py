@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -178,8 +179,8 @@ def test_what_a_running_job_tells_of_itself_is_read(
     file.write_text(plan)
     known = said("reconfigure", str(file), "--targets", "nothing of this name")
     assert known.code == 2
-    names = known.err.partition("expected one of ")[2].partition(")")[0].split(", ")
-    ran = said("reconfigure", str(file), "--targets", target if paused else names[0], "--json")
+    first = known.err.partition("expected one of '")[2].partition("'")[0]
+    ran = said("reconfigure", str(file), "--targets", target if paused else first, "--json")
     assert ran.code == 0, ran.err
     assert paused is None or ran.document["paused"] == paused
     assert len(ran.document["assumed"]) == 2, "neither cost nor rate is told by a plan"
@@ -188,7 +189,7 @@ def test_what_a_running_job_tells_of_itself_is_read(
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        ([EXAMPLE, "--targets", "nix"], "no operator 'nix' (expected one of payments, clean,"),
+        ([EXAMPLE, "--targets", "nix"], "no operator 'nix' (expected one of 'payments', 'clean', 'repl"),
         ([EXAMPLE, "--targets", " , "], "--targets: names no operator"),
         ([EXAMPLE, "--targets", "clean", "--scheduler", "best"], "'best' is none of"),
         ([EXAMPLE, "--targets", "clean", "--rule", "any"], "'any' is none of"),
@@ -213,6 +214,75 @@ def test_a_file_that_is_no_dataflow_is_refused(tmp_path: Path, content: bytes) -
     ran = said("reconfigure", str(file), "--targets", "a")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("", "is empty"),
+        ("\ufeff \n", "is empty"),
+        ("hello", "neither JSON nor a plan"),
+        ("operators:\n- name: a\n", "neither JSON nor a plan"),
+    ],
+)
+def test_a_file_that_nobody_meant_as_json_is_named_with_all_that_is_taken(
+    tmp_path: Path, content: str, told: str
+) -> None:
+    flow = written(tmp_path, content)
+    ran = said("reconfigure", flow, "--targets", "a")
+    assert ran.err.startswith(f"error: {flow}: {told}\nhint: a dataflow is JSON (stateshift reconfigure --help), ")
+    assert "GET /jobs/:jobid/plan" in ran.err and "explain(extended=True)" in ran.err
+    document = said("reconfigure", flow, "--targets", "a", "--json").document
+    assert (document["path"], document["complaints"][0]["message"]) == (flow, told)
+
+
+def test_what_is_wrong_in_a_file_is_told_with_its_name_and_what_is_wrong_with_a_flag_is_not(tmp_path: Path) -> None:
+    flow = written(tmp_path, '{"operators": [}')
+    assert said("reconfigure", flow, "--targets", "a").err.startswith(f"error: {flow}: not JSON: ")
+    flow = written(tmp_path, {"operators": [{"name": "a", "workers": 0}]})
+    assert said("reconfigure", flow, "--targets", "a").err.startswith(f"error: {flow}: /operators/0/workers: ")
+    assert said("reconfigure", EXAMPLE, "--targets", "nix").err.startswith("error: --targets: no operator 'nix' ")
+
+
+JOIN = "Join(joinType=[InnerJoin], where=[(a = b)])"
+
+
+@pytest.mark.parametrize(
+    ("argv", "targets"),
+    [
+        (("--targets", JOIN), [JOIN]),
+        (("--targets", f"a, {JOIN},b"), ["a", JOIN, "b"]),
+        (("--targets", "a", "--targets", JOIN), ["a", JOIN]),
+        (("--targets", "a,b"), ["a,b"]),
+        (("--targets", "a", "--targets", "b,"), ["a", "b"]),
+        (("--targets", "a , b"), ["a", "b"]),
+    ],
+)
+def test_a_target_may_have_commas_in_its_name(tmp_path: Path, argv: tuple[str, ...], targets: list[str]) -> None:
+    flow = written(tmp_path, {"operators": [{"name": name} for name in ("a", "b", "a,b", JOIN)]})
+    ran = said("reconfigure", flow, *argv, "--json")
+    assert ran.code == 0, ran.err
+    assert ran.document["targets"] == targets
+
+
+@pytest.mark.parametrize("content", [Path(EXAMPLE).read_bytes(), b"\xef\xbb\xbf" + Path(EXAMPLE).read_bytes()])
+def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    ran = said("reconfigure", "-", *MODEL_AND_RULES, "--json")
+    assert ran.document == said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--json").document
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(b"", "error: standard input: is empty"), (b"\xff", "error: standard input: not UTF-8 text (at byte 0)")],
+)
+def test_standard_input_that_is_no_dataflow_is_refused(
+    monkeypatch: pytest.MonkeyPatch, content: bytes, told: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    ran = said("reconfigure", "-", "--targets", "a")
+    assert ran.code == 2
+    assert ran.err.startswith(told)
 
 
 def test_a_long_list_is_shortened_until_all_of_it_is_asked_for(tmp_path: Path) -> None:
