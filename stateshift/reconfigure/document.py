@@ -61,8 +61,9 @@ def read_document(reader: Reader, root: Place, opened: Opened | None) -> Draft:
     draft = Draft(values.get("name") or "dataflow", partly=not isinstance(root.value, dict))
     said = _operators(reader, places.get("operators"), draft)
     draft.operators = [(one.place, Operator(one.name, **one.values)) for one in said]
+    jobs: set[str] = set()
     for job in _items(reader, places.get("jobs")):
-        _job(reader, job, draft, opened)
+        _job(reader, job, draft, opened, jobs)
     if not draft.operators and not draft.partly and not reader.complaints.found:
         reader.complaints.add(places.get("operators", root), "no operator", "at least one operator")
         draft.partly = True
@@ -115,13 +116,20 @@ def _edges(reader: Reader, place: Place) -> Iterator[tuple[Place, Edge]]:
             yield place, Edge(**values)
 
 
-def _job(reader: Reader, place: Place, draft: Draft, opened: Opened | None) -> None:
-    """A job's operators and edges, from its own plan and what is said beside it, which counts."""
+def _job(reader: Reader, place: Place, draft: Draft, opened: Opened | None, others: set[str]) -> None:
+    """A job's operators and edges, from its own plan and what is said beside it, which counts. One that is called as
+    one of the others is not looked at: all that it says would collide with what that one says."""
     known = reader.known(place, JOB)
     if not isinstance(place.value, dict) or not reader.need(place, known, "name", "plan"):
         draft.partly = True
         return
-    name, plan = reader.value(JOB["name"], known["name"]), _plan(reader, known["plan"], opened)
+    name = reader.value(JOB["name"], known["name"])
+    if name in others:
+        reader.complaints.add(known["name"], f"two jobs are called {name}", "a name that no other job has")
+        draft.partly = True
+        return
+    others |= set() if name is None else {name}
+    plan = _plan(reader, known["plan"], opened)
     cluster = reader.value(JOB["cluster"], known["cluster"]) if "cluster" in known else None
     said = _operators(reader, known.get("operators"), draft)
     if plan is None or name is None or not plan.operators:

@@ -240,6 +240,13 @@ def test_a_topic_that_several_read_hands_each_of_them_every_tuple() -> None:
     assert [set(one.operators) for one in fries(dataflow, ["x"]).components] == [{"x"}], "and one each"
 
 
+def test_two_jobs_of_one_name_are_all_that_is_told_of_them() -> None:
+    jobs = [{"name": "fl", "plan": json.loads(FLINK)}, {"name": "fl", "plan": json.loads(FLINK)}]
+    document = {"jobs": jobs, "operators": operators("x"), "edges": ["fl/Score -> x"]}
+    assert refused(document, "Sink: alerts", "nobody") == {"/jobs/1/name": "two jobs are called fl"}
+    assert "are called" not in str(refused({"jobs": [{"name": [], "plan": "x"}, {"name": [], "plan": "x"}]}))
+
+
 def test_a_plan_that_is_not_there_and_one_that_is_none_are_told_by_their_pointers() -> None:
     jobs = [{"name": "a", "plan": "gone.json"}, {"name": "b", "plan": {"x": 1}}]
     found = refused({"jobs": jobs})
