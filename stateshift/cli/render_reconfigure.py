@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from stateshift.cli.text import Block, Cell, Line, Table, section
 from stateshift.cli.units import many, number, span
 from stateshift.reconfigure.consistency import unguarded
+from stateshift.reconfigure.expecting import rounded
 from stateshift.reconfigure.reasons import order, reasons
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def blocks(found: Schedule, delays: Expected, *, explain: bool = False, verbose:
         spared = _names([one.operator for one in found.pruned])
         yield Line(f"need not wait, though they make several tuples of one: {spared} (--explain says why)", "dim", 2)
     yield from section("Goes on", Line(_names(found.untouched, most) or "nothing", indent=2))
-    yield from section("Expected delay", *_delays(found, delays))
+    yield from section(_load(delays), *_delays(found, delays))
 
 
 def _warning(found: Schedule, delays: Expected) -> Iterator[Block]:
@@ -89,11 +90,19 @@ def _delays(found: Schedule, delays: Expected) -> Iterator[Block]:
         for name, seconds in delays.seconds.items()
     )  # fmt: skip
     yield Table(("scheduler", ">delay", ""), rows)
-    busy = f"busiest: {delays.busiest}, at work for {delays.busy:.0%} of the time"
-    yield Line(busy + ("; its queue grows, and delays with it" if delays.busy >= 1 else ""),
-               "warn" if delays.busy >= 1 else "dim", 2)  # fmt: skip
+    if delays.no_figure is not None:
+        yield Line(f"there is no figure: {delays.no_figure}", "warn", 2)
+    else:
+        yield Line(f"busiest: {delays.busiest.name}, at work for {delays.busiest.busy:.0%} of the time", "dim", 2)
     for assumed in delays.assumed:
         yield Line(f"assumed: {assumed}", "dim", 2)
+
+
+def _load(delays: Expected) -> str:
+    rates = delays.rates
+    where = next(iter(rates)) if len(rates) == 1 else f"{len(rates)} sources"
+    what = "simulated" if delays.no_figure is None else "not simulated"
+    return f"Expected delay: {what}, at {rounded(sum(rates.values()))} tuples a second from {where}"
 
 
 def delay(seconds: float) -> str:
@@ -132,7 +141,9 @@ def document(found: Schedule, delays: Expected, explain: bool = False) -> dict[s
         "paused": list(found.paused),
         "untouched": list(found.untouched),
         "delay": {name.replace("-", "_"): seconds for name, seconds in delays.seconds.items()},
-        "busiest": {"operator": delays.busiest, "busy": delays.busy},
+        "rates_per_second": dict(delays.rates),
+        "busiest": {"operator": delays.busiest.name, "busy": delays.busiest.busy},
+        "no_figure": delays.no_figure,
         "assumed": list(delays.assumed),
     }
     return told | ({"why": [{"operator": name, "reason": why} for name, why in reasons(found)]} if explain else {})

@@ -149,6 +149,37 @@ def test_every_scheduler_and_rule_is_told_in_sentences(scheduler: str, rule: str
     assert (len(document["paused"]) == 10) is (scheduler == "epoch")
 
 
+def test_the_delay_says_that_it_is_simulated_and_under_what_load(tmp_path: Path) -> None:
+    headline = "Expected delay: simulated, at 200 tuples a second from payments"
+    assert headline in said("reconfigure", EXAMPLE, *MODEL_AND_RULES).out.splitlines()
+    two = {"operators": [{"name": "a", "rate_per_second": 900}, {"name": "b", "rate_per_second": 700}]}
+    ran = said("reconfigure", written(tmp_path, two), "--targets", "a")
+    assert "Expected delay: simulated, at 1,600 tuples a second from 2 sources" in ran.out.splitlines()
+    document = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--json").document
+    assert (document["rates_per_second"], document["no_figure"]) == ({"payments": 200}, None)
+
+
+def test_an_operator_that_falls_behind_is_told_instead_of_a_figure(tmp_path: Path) -> None:
+    flow = written(tmp_path, {"operators": [{"name": "a", "rate_per_second": 12345, "cost_seconds": 1e-6},
+                                            {"name": "b", "cost_seconds": 0.002, "workers": 4}],
+                              "edges": ["a -> b"]})  # fmt: skip
+    out = said("reconfigure", flow, "--targets", "b").out
+    assert "Expected delay: not simulated, at 12,300 tuples a second from a" in out.splitlines()
+    assert [line.split()[1] for line in paragraphs(out)["Expected delay"][1:5]] == ["-"] * 4
+    why = "b falls behind: 12,300 tuples a second reach it, and it can work 2,000"
+    assert f"there is no figure: {why}" in out
+    assert "% of the time" not in out
+    document = said("reconfigure", flow, "--targets", "b", "--json").document
+    assert document["no_figure"] == why
+    assert set(document["delay"].values()) == {None}
+
+
+def test_a_dataflow_of_too_many_workers_has_no_figure_either(tmp_path: Path) -> None:
+    flow = written(tmp_path, {"operators": [{"name": "a", "workers": 2001}]})
+    assert "there is no figure: more than 2,000 workers are not simulated" in said("reconfigure", flow, "--targets",
+                                                                                   "a").out  # fmt: skip
+
+
 def test_drawings_are_all_that_is_printed() -> None:
     dot = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--dot").out
     assert dot.startswith('digraph "payment-fraud" {\n')
