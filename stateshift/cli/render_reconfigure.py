@@ -33,10 +33,7 @@ _BROKEN = "not consistent: a tuple may meet old and new"
 def blocks(found: Schedule, delays: Expected, *, explain: bool = False, verbose: bool = False) -> Iterator[Block]:
     """`verbose` shortens no list."""
     most = None if verbose else ROWS_MAX
-    whole = len(found.dataflow.operators)
-    yield Line(f"{found.scheduler}: {many(len(found.components), 'component')}; {number(len(found.paused))} of "
-               f"{many(whole, 'operator')} wait for a moment, {number(len(found.untouched))} go on undisturbed",
-               "strong")  # fmt: skip
+    yield Line(_headline(found), "strong")
     yield from _warning(found, delays)
     yield from section("Components: what changes at one cut", *_components(found, most))
     yield from section("Restarts, in this order", *_orders(found, most))
@@ -47,6 +44,17 @@ def blocks(found: Schedule, delays: Expected, *, explain: bool = False, verbose:
         yield Line(f"need not wait, though they make several tuples of one: {spared} (--explain says why)", "dim", 2)
     yield from section("Goes on", Line(_names(found.untouched, most) or "nothing", indent=2))
     yield from section(_load(delays), *_delays(found, delays))
+
+
+def _headline(found: Schedule) -> str:
+    """Everybody once: who waits, who goes on, and the sources that do neither."""
+    waiting, going, saying = len(found.paused), len(found.untouched), len(found.tagging_only)
+    parts = [f"{number(waiting)} of {many(len(found.dataflow.operators), 'operator')} "
+             f"{'waits' if waiting == 1 else 'wait'} for a moment"]  # fmt: skip
+    if saying:
+        parts.append(f"{number(saying)} {'says' if saying == 1 else 'say'} which function is meant")
+    parts.append(f"{number(going)} {'goes' if going == 1 else 'go'} on undisturbed")
+    return f"{found.scheduler}: {many(len(found.components), 'component')}; {', '.join(parts)}"
 
 
 def _warning(found: Schedule, delays: Expected) -> Iterator[Block]:
@@ -139,6 +147,7 @@ def document(found: Schedule, delays: Expected, explain: bool = False) -> dict[s
         "components": [_component(found, one) for one in found.components],
         "pruned": [{"operator": one.operator, "rule": one.rule, "by": one.by} for one in found.pruned],
         "paused": list(found.paused),
+        "tagging": list(found.tagging),
         "untouched": list(found.untouched),
         "delay": {name.replace("-", "_"): seconds for name, seconds in delays.seconds.items()},
         "rates_per_second": dict(delays.rates),

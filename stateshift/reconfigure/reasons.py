@@ -10,15 +10,16 @@ from collections.abc import Iterator
 
 from stateshift.reconfigure.covering import Component
 from stateshift.reconfigure.dataflow import Operator
+from stateshift.reconfigure.graph import graph_of, marked
 from stateshift.reconfigure.pruning import Pruned
 from stateshift.reconfigure.schedulers import Schedule, fries
 
 
 def reasons(schedule: Schedule) -> tuple[tuple[str, str], ...]:
     told = [reason for component in schedule.components for reason in _of_component(schedule, component)]
-    sources = ((name, "a source: says with each tuple which function is meant") for name in schedule.tagging)
+    sources = ((name, _tagging(schedule.dataflow[name])) for name in schedule.tagging_only)
     spared = ((one.operator, _spared(one)) for one in schedule.pruned)
-    return (*told, *(reason for reason in sources if reason[0] not in schedule.paused), *spared)
+    return (*told, *sources, *spared, *_parting(schedule))
 
 
 def order(component: Component) -> tuple[tuple[str, ...], ...]:
@@ -38,7 +39,8 @@ def order(component: Component) -> tuple[tuple[str, ...], ...]:
 
 def _of_component(schedule: Schedule, component: Component) -> Iterator[tuple[str, str]]:
     members, targets = set(schedule.members), set(schedule.targets)
-    above, below = _nearest(component, members)
+    above, below = _nearest(component, members, targets)
+    changing, _ = _nearest(component, targets, targets)
     needed = set(fries(schedule.dataflow, schedule.targets).members) if members > targets else members
     for name in component.operators:
         if name in targets:
@@ -50,7 +52,7 @@ def _of_component(schedule: Schedule, component: Component) -> Iterator[tuple[st
         elif name in members:
             yield name, _many(schedule.dataflow[name], below[name])
         else:
-            yield name, f"on a way from {above[name]} to {below[name]}: one tuple may meet both"
+            yield name, _between(above[name], changing.get(name), below[name])
 
 
 def _many(operator: Operator, target: str) -> str:
@@ -59,8 +61,39 @@ def _many(operator: Operator, target: str) -> str:
     return f"one-to-many: what it makes of one tuple may meet {target} before its change, and after"
 
 
-def _nearest(component: Component, members: set[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """For each operator a member upstream and one downstream of it, other than itself, along the component's edges."""
+def _between(member: str, changing: str | None, target: str) -> str:
+    """A target upstream is met by the same tuples; a one-to-many operator's copies of one have this way between them
+    and the target, and the change comes along it in line with them."""
+    if changing is not None:
+        return f"on a way from {changing} to {target}: one tuple may meet both"
+    return f"on a way from {member} to {target}: the change comes along it, in line with what {member} makes of a tuple"
+
+
+def _tagging(operator: Operator) -> str:
+    kind = "blocking" if operator.kind == "blocking" else "a source"
+    return f"{kind}: says with each tuple which function is meant"
+
+
+def _parting(schedule: Schedule) -> Iterator[tuple[str, str]]:
+    """The blocking operators that keep what is above them out of a component with what is below (F-14): those on a way
+    to a target from another one, or from an operator of several tuples."""
+    if schedule.scheduler != "fries":
+        return
+    dataflow, graph = schedule.dataflow, graph_of(schedule.dataflow)
+    starts = [one.name for one in dataflow.operators if one.name in schedule.targets or one.kind == "one-to-many"]
+    reached = marked(graph.after, graph.numbers(starts))
+    below = marked(graph.before, (before for i in graph.numbers(schedule.targets) for before in graph.before[i]))
+    for i, one in enumerate(dataflow.operators):
+        if one.kind == "blocking" and reached[i] and below[i]:
+            yield one.name, ("blocking: reads all before it sends anything, so that no tuple goes from above it to "
+                             "below; the two sides need not change at one cut")  # fmt: skip
+
+
+def _nearest(
+    component: Component, members: set[str], targets: set[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """For each operator a member upstream and a target downstream of it, other than itself, along the component's
+    edges."""
     above: dict[str, str] = {}
     below: dict[str, str] = {}
     rank = {name: place for place, name in enumerate(component.operators)}
@@ -69,7 +102,7 @@ def _nearest(component: Component, members: set[str]) -> tuple[dict[str, str], d
         if found is not None:
             above.setdefault(downstream, found)
     for upstream, downstream in sorted(component.edges, key=lambda ends: -rank[ends[1]]):
-        found = downstream if downstream in members else below.get(downstream)
+        found = downstream if downstream in targets else below.get(downstream)
         if found is not None:
             below.setdefault(upstream, found)
     return above, below

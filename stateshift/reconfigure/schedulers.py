@@ -58,6 +58,12 @@ class Schedule:
         return tuple(name for component in self.components for name in component.operators)
 
     @property
+    def tagging_only(self) -> tuple[str, ...]:
+        """Those that say which function is meant, and have none of their own to change."""
+        paused = set(self.paused)
+        return tuple(name for name in self.tagging if name not in paused)
+
+    @property
     def untouched(self) -> tuple[str, ...]:
         """Operators that go on as if nothing happened."""
         touched = {*self.paused, *self.tagging}

@@ -133,6 +133,48 @@ def test_a_unique_operator_that_is_called_one_to_many_is_spared_and_why(tmp_path
     )
 
 
+def test_what_is_on_a_way_is_told_with_targets_that_a_tuple_may_meet() -> None:
+    told = why(EXAMPLE, "--targets", "payments,apply rules")
+    assert told["clean"] == "on a way from payments to apply rules: one tuple may meet both"
+    told = why(EXAMPLE, "--targets", "merchant features,apply rules", "--rule", "none")
+    way = "on a way from replicate to apply rules: the change comes along it, in line with what replicate makes of a tuple"
+    assert told["user features"] == way
+
+
+BLOCKING = {"operators": [{"name": "s"}, {"name": "a", "kind": "blocking"}, {"name": "b"}], "edges": ["s -> a -> b"]}
+
+
+def test_a_blocking_operator_that_parts_components_is_told(tmp_path: Path) -> None:
+    flow = written(tmp_path, BLOCKING)
+    assert len(said("reconfigure", flow, "--targets", "s,b", "--json").document["components"]) == 2
+    told = ("blocking: reads all before it sends anything, so that no tuple goes from above it to below; the two sides "
+            "need not change at one cut")  # fmt: skip
+    assert why(flow, "--targets", "s,b")["a"] == told
+    assert "a" not in why(flow, "--targets", "b"), "nothing to be parted"
+    assert why(flow, "--targets", "s,b", "--scheduler", "multi-version")["a"] == (
+        "blocking: says with each tuple which function is meant"
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "headline"),
+    [
+        (("--targets", "clean"), "fries: 1 component; 1 of 10 operators waits for a moment, 9 go on undisturbed"),
+        (("--targets", "clean,alerts", "--scheduler", "multi-version"),
+         "multi-version: 2 components; 2 of 10 operators wait for a moment, 1 says which function is meant, 7 go on "
+         "undisturbed"),
+        (("--targets", "payments,alerts", "--scheduler", "multi-version"),
+         "multi-version: 2 components; 2 of 10 operators wait for a moment, 8 go on undisturbed"),
+        (("--targets", "payments,apply rules"),
+         "fries: 1 component; 9 of 10 operators wait for a moment, 1 goes on undisturbed"),
+    ],
+)  # fmt: skip
+def test_the_headline_counts_every_operator_once(argv: tuple[str, ...], headline: str) -> None:
+    assert said("reconfigure", EXAMPLE, *argv).out.splitlines()[0] == headline
+    document = said("reconfigure", EXAMPLE, *argv, "--json").document
+    assert {*document["paused"], *document["tagging"], *document["untouched"]} == {one["name"] for one in _operators()}
+
+
 def _operators() -> list[dict[str, object]]:
     return list(json.loads(Path(EXAMPLE).read_text("utf-8"))["operators"])
 
