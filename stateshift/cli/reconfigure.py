@@ -14,18 +14,33 @@ EPILOG = """\b
 A DATAFLOW is a file of JSON:
   {"operators": [{"name": "read"}, {"name": "split", "kind": "one-to-many"},
                  {"name": "score", "workers": 4}],
-   "edges": ["read -> split -> score"]}
+   "edges": ["read -> split", {"from": "split", "to": "score", "way": "broadcast"}]}
 or what a running job tells of itself: Flink's answer to GET /jobs/:jobid/plan,
 or what Spark's explain(extended=True) prints; or a file that joins several of
-these by the topics they write and read ("jobs"). configs/dataflow.schema.json
-tells editors every key; configs/examples/payment-fraud.dataflow.json is one.
+these by the topics they write and read ("jobs"). With -, it is read from
+standard input: curl -s http://…/jobs/…/plan | stateshift reconfigure - …
+More that may be said of an operator, and what holds where it is not:
+  kind                  one-to-one, one-to-many or blocking: one-to-one
+  one_per_edge, unique  how much it makes of a tuple, see below: false
+  reads, writes         topics; who writes one sends to all that read it: none
+  workers               on how many it runs: 1
+  job, cluster          whose it is, and where that runs: nobody's
+  cost_seconds          what a tuple takes on one worker: 0.001
+  rate_per_second       what a source reads: 80 % of what can be worked
+and of an edge:
+  way                   forward (to the worker of the same number), partitioned
+                        (where the key belongs) or broadcast: forward
+`stateshift schema dataflow` prints the JSON Schema, for editors.
 
 \b
 Words:
   target       an operator whose function changes
   one-to-one   makes at most one tuple of each it reads, on one of its edges;
-               one-to-many any number; "one_per_edge" at most one on each edge;
+               one-to-many any number; "one_per_edge" (true, or a list of
+               operators) is one-to-many with at most one on each edge;
                "unique" at most one for each tuple of a source
+  blocking     sends nothing before it has read all: what it sends are new
+               tuples, and who is above it need not change with who is below
   component    operators that change at one cut: no tuple is met by one of
                them before its change and by another one after. Components
                need not wait for each other
@@ -39,14 +54,15 @@ Schedulers (--scheduler):
   epoch          markers from the sources through everything: what a savepoint
                  of the whole dataflow amounts to
   multi-version  both functions side by side; sources say which is meant
-  naive          every target at once: fast, and tuples may meet old and new
+  naive          every target at once: fast, and tuples may meet old and new,
+                 unless none meets two targets
 
 \b
 Rules (--rule) by which fries spares one-to-many operators:
   sound          what they make of a tuple takes only one edge towards targets,
                  or passes one unique operator before every target
-  published      as the paper has it: any unique operators; may be inconsistent
-                 with several targets
+  published      as the paper has it: any unique operators; with several targets
+                 not always consistent, which is then said
   none           spares nobody
 
 """ + epilog(

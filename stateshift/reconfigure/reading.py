@@ -26,7 +26,7 @@ from stateshift.spec.place import Complaints, Place
 from stateshift.spec.text import read_text
 from stateshift.spec.values import Reader
 
-HINT = "stateshift reconfigure --help tells what a dataflow holds"
+HINT = "stateshift reconfigure --help tells what a dataflow holds, stateshift schema dataflow tells editors"
 KINDS = ("a dataflow is JSON (stateshift reconfigure --help), what Flink answers to GET /jobs/:jobid/plan, or what "
          "Spark's explain(extended=True) prints")  # fmt: skip
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from stateshift.reconfigure.dataflow import Kind, Way
+from stateshift.reconfigure.keys import EDGE, OPERATOR
+from stateshift.reconfigure.pruning import RULES
+from stateshift.reconfigure.schedulers import SCHEDULERS
+from stateshift.reconfigure.schema import dataflow_schema
 from tests.cli.support import said
 from tests.reconfigure.plans import FLINK, SPARK
 
@@ -137,8 +143,10 @@ def test_what_is_on_a_way_is_told_with_targets_that_a_tuple_may_meet() -> None:
     told = why(EXAMPLE, "--targets", "payments,apply rules")
     assert told["clean"] == "on a way from payments to apply rules: one tuple may meet both"
     told = why(EXAMPLE, "--targets", "merchant features,apply rules", "--rule", "none")
-    way = "on a way from replicate to apply rules: the change comes along it, in line with what replicate makes of a tuple"
-    assert told["user features"] == way
+    assert told["user features"] == (
+        "on a way from replicate to apply rules: the change comes along it, in line with what replicate makes of a "
+        "tuple"
+    )
 
 
 BLOCKING = {"operators": [{"name": "s"}, {"name": "a", "kind": "blocking"}, {"name": "b"}], "edges": ["s -> a -> b"]}
@@ -220,6 +228,21 @@ def test_a_dataflow_of_too_many_workers_has_no_figure_either(tmp_path: Path) -> 
     flow = written(tmp_path, {"operators": [{"name": "a", "workers": 2001}]})
     assert "there is no figure: more than 2,000 workers are not simulated" in said("reconfigure", flow, "--targets",
                                                                                    "a").out  # fmt: skip
+
+
+def test_help_names_every_key_and_every_kind_way_scheduler_and_rule() -> None:
+    help = said("reconfigure", "--help").out
+    words = [key.name for key in (*OPERATOR.all, *EDGE.all) if key.name not in ("name", "from", "to")]
+    assert not [word for word in (*words, *get_args(Kind), *get_args(Way), *SCHEDULERS, *RULES) if word not in help]
+    assert "configs/" not in help, "nobody who has installed it has that"
+
+
+def test_the_schema_of_a_dataflow_is_printed() -> None:
+    assert said("schema", "dataflow").document == dataflow_schema()
+    assert said("schema", "spec").document == said("schema").document != dataflow_schema()
+    ran = said("schema", "flow")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "error: WHICH: 'flow' is neither spec nor dataflow\nhint: stateshift schema dataflow\n"
 
 
 def test_drawings_are_all_that_is_printed() -> None:
