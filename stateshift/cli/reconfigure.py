@@ -34,7 +34,7 @@ and of an edge:
 
 \b
 Words:
-  target       an operator whose function changes
+  target       an operator whose function changes; its name may have commas
   one-to-one   makes at most one tuple of each it reads, on one of its edges;
                one-to-many any number; "one_per_edge" (true, or a list of
                operators) is one-to-many with at most one on each edge;
@@ -138,9 +138,9 @@ def _input() -> str:
     """All of standard input; what is no text is the request's fault, as that of a file is."""
     from stateshift.errors import Complaint, SpecError
 
-    raw = getattr(sys.stdin, "buffer", None)
+    raw = getattr(sys.stdin, "buffer", None)  # there is none where it was closed
     try:
-        return str(sys.stdin.read()) if raw is None else str(raw.read(), "utf-8-sig")
+        return "" if raw is None else str(raw.read(), "utf-8-sig")
     except UnicodeDecodeError as error:
         fact = f"not UTF-8 text (at byte {error.start})"
         raise SpecError((Complaint(STDIN, fact),), hint=HINT) from error

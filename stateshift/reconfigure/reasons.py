@@ -39,8 +39,7 @@ def order(component: Component) -> tuple[tuple[str, ...], ...]:
 
 def _of_component(schedule: Schedule, component: Component) -> Iterator[tuple[str, str]]:
     members, targets = set(schedule.members), set(schedule.targets)
-    above, below = _nearest(component, members, targets)
-    changing, _ = _nearest(component, targets, targets)
+    above, changing, below = _above(component, members), _above(component, targets), _below(component, targets)
     needed = set(fries(schedule.dataflow, schedule.targets).members) if members > targets else members
     for name in component.operators:
         if name in targets:
@@ -50,15 +49,17 @@ def _of_component(schedule: Schedule, component: Component) -> Iterator[tuple[st
         elif name in members and name not in needed:
             yield name, "one-to-many: a rule could spare it, and was told not to (--rule none)"
         elif name in members:
-            yield name, _many(schedule.dataflow[name], below[name])
+            yield name, _many(schedule.dataflow[name], *below[name])
         else:
-            yield name, _between(above[name], changing.get(name), below[name])
+            yield name, _between(above[name], changing.get(name), below[name][0])
 
 
-def _many(operator: Operator, target: str) -> str:
+def _many(operator: Operator, target: str, *others: str) -> str:
+    """Each of several targets may be met by one of the copies only: nothing is said of a single one."""
+    when = "targets before their change" if others else f"{target} before its change"
     if operator.replicate:
-        return f"hands each tuple on several times: one copy may meet {target} before its change, another after"
-    return f"one-to-many: what it makes of one tuple may meet {target} before its change, and after"
+        return f"hands each tuple on several times: one copy may meet {when}, another after"
+    return f"one-to-many: what it makes of one tuple may meet {when}, and after"
 
 
 def _between(member: str, changing: str | None, target: str) -> str:
@@ -89,23 +90,28 @@ def _parting(schedule: Schedule) -> Iterator[tuple[str, str]]:
                              "below; the two sides need not change at one cut")  # fmt: skip
 
 
-def _nearest(
-    component: Component, members: set[str], targets: set[str]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """For each operator a member upstream and a target downstream of it, other than itself, along the component's
-    edges."""
-    above: dict[str, str] = {}
-    below: dict[str, str] = {}
+def _above(component: Component, members: set[str]) -> dict[str, str]:
+    """For each operator a member upstream of it, along the component's edges."""
+    found: dict[str, str] = {}
     rank = {name: place for place, name in enumerate(component.operators)}
     for upstream, downstream in sorted(component.edges, key=lambda ends: rank[ends[0]]):
-        found = upstream if upstream in members else above.get(upstream)
-        if found is not None:
-            above.setdefault(downstream, found)
-    for upstream, downstream in sorted(component.edges, key=lambda ends: -rank[ends[1]]):
-        found = downstream if downstream in targets else below.get(downstream)
-        if found is not None:
-            below.setdefault(upstream, found)
-    return above, below
+        above = upstream if upstream in members else found.get(upstream)
+        if above is not None:
+            found.setdefault(downstream, above)
+    return found
+
+
+def _below(component: Component, targets: set[str]) -> dict[str, tuple[str, ...]]:
+    """For each operator the targets downstream of it, along the component's edges: two where there are more."""
+    after: dict[str, list[str]] = {name: [] for name in component.operators}
+    for upstream, downstream in component.edges:
+        after[upstream].append(downstream)
+    found: dict[str, tuple[str, ...]] = {}
+    for name in reversed(component.operators):  # downstream first
+        near = [other for other in after[name] if other in targets]
+        far = [target for other in after[name] for target in found[other]]
+        found[name] = tuple(dict.fromkeys((*near, *far)))[:2]
+    return found
 
 
 def _spared(pruned: Pruned) -> str:
@@ -115,7 +121,8 @@ def _spared(pruned: Pruned) -> str:
     if pruned.rule == "edge-wise":
         why = f"only its edge to {pruned.by} leads to targets, with at most one tuple for each"
     elif pruned.by is None:
-        why = "on each way to a target there is a unique operator (the published rule: unsound)"
+        why = ("on each way to a target there is a unique operator, though not the same: what it makes of one tuple "
+               "may meet old and new (the published rule)")  # fmt: skip
     else:
         why = f"{pruned.by} lets at most one tuple pass for each source tuple, before every target"
     return f"one-to-many, but spared: {why}"

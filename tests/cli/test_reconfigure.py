@@ -149,6 +149,16 @@ def test_what_is_on_a_way_is_told_with_targets_that_a_tuple_may_meet() -> None:
     )
 
 
+def test_of_several_targets_it_is_not_said_that_each_is_met_twice(tmp_path: Path) -> None:
+    flow = written(tmp_path, UNSOUND)
+    assert why(flow, "--targets", "o1,o2")["FL"] == (
+        "one-to-many: what it makes of one tuple may meet targets before their change, and after"
+    )
+    assert why(flow, "--targets", "o1,o2", "--rule", "published")["FL"].endswith(
+        "though not the same: what it makes of one tuple may meet old and new (the published rule)"
+    )
+
+
 BLOCKING = {"operators": [{"name": "s"}, {"name": "a", "kind": "blocking"}, {"name": "b"}], "edges": ["s -> a -> b"]}
 
 
@@ -379,6 +389,8 @@ def test_standard_input_that_is_no_dataflow_is_refused(
     ran = said("reconfigure", "-", "--targets", "a")
     assert ran.code == 2
     assert ran.err.startswith(told)
+    monkeypatch.setattr("sys.stdin", None)
+    assert said("reconfigure", "-", "--targets", "a").err.startswith("error: standard input: is empty"), "was closed"
 
 
 def test_a_long_list_is_shortened_until_all_of_it_is_asked_for(tmp_path: Path) -> None:
