@@ -8,10 +8,13 @@ from itertools import pairwise
 from typing import TypeVar
 
 from stateshift.reconfigure.dataflow import Dataflow, Edge, Operator
-from stateshift.reconfigure.graph import cycle, graph_of
+from stateshift.reconfigure.graph import cycles, graph_of
+from stateshift.reconfigure.keys import OPERATOR
 from stateshift.spec.place import Complaints, Place
+from stateshift.spec.values import Reader
 
 Part = TypeVar("Part", Operator, Edge)
+NUMBER_MAX = 1e15  # what `spec.values` takes at most
 _NAMED_MAX = 5
 _COMPARED_MAX = 5_000  # names; among more, looking for the nearest takes seconds
 
@@ -28,9 +31,33 @@ def resolved(complaints: Complaints, dataflow: Dataflow, place: Place, name: str
     elif not lenient:
         spellings = [*dataflow.names, *(other for operator in dataflow.operators for other in operator.also)]
         more = ", …" if len(dataflow.names) > _NAMED_MAX else ""
-        expected = f"one of {', '.join(dataflow.names[:_NAMED_MAX])}{more}"
+        expected = f"one of {', '.join(map(repr, dataflow.names[:_NAMED_MAX]))}{more}" if dataflow.names else None
         complaints.add(place, f"no operator {name!r}{nearest(name, spellings)}", expected)
     return None
+
+
+def named(dataflow: Dataflow, text: str) -> list[str]:
+    """The names in a text with commas between. A comma may be a part of a name: the longest that an operator goes by,
+    from each comma on, is one."""
+    known = {name.strip() for operator in dataflow.operators for name in (operator.name, *operator.also)}
+    pieces = text.split(",")
+    most = max((name.count(",") for name in known), default=0) + 1
+    found, here = [], 0
+    while here < len(pieces):
+        ends = range(min(len(pieces), here + most), here, -1)
+        end = next((end for end in ends if ",".join(pieces[here:end]).strip() in known), here + 1)
+        found.append(",".join(pieces[here:end]).strip())
+        here = end
+    return [name for name in found if name]
+
+
+def refused_as_too_large(reader: Reader, key: str, place: Place) -> bool:
+    """Told before the value is read: `spec.values` has the same bound, and only says that it is no number above 0."""
+    large = isinstance(place.value, int | float) and place.value > NUMBER_MAX
+    if large and OPERATOR[key].kind in ("count", "number"):
+        reader.complaints.add(place, "too large", f"at most {NUMBER_MAX:g}")
+        return True
+    return False
 
 
 def nearest(name: str, known: Collection[str]) -> str:
@@ -57,9 +84,8 @@ def refuse_doubles(complaints: Complaints, parts: Iterable[tuple[Place, Part]]) 
 
 
 def refuse_cycles(complaints: Complaints, dataflow: Dataflow, places: Mapping[tuple[str, str], Place]) -> None:
-    """One complaint that names a cycle, at the last of its edges that somebody wrote."""
-    way = cycle(graph_of(dataflow))
-    if way:
+    """For each knot a complaint that names a cycle in it, at the last of its edges that somebody wrote."""
+    for way in cycles(graph_of(dataflow)):
         ends = list(pairwise(way))
         written = [places[end] for end in ends if end in places]
         place = written[-1] if written else Place(None, "")

@@ -19,7 +19,7 @@ from typing import Any
 
 from stateshift.errors import SpecError
 from stateshift.reconfigure import flink_plan, spark_plan
-from stateshift.reconfigure.checks import nearest, resolved
+from stateshift.reconfigure.checks import nearest, refused_as_too_large, resolved
 from stateshift.reconfigure.dataflow import Dataflow, Edge, Operator
 from stateshift.reconfigure.joining import within
 from stateshift.reconfigure.keys import DATAFLOW, EDGE, JOB, OPERATOR
@@ -61,8 +61,12 @@ def read_document(reader: Reader, root: Place, opened: Opened | None) -> Draft:
     draft = Draft(values.get("name") or "dataflow", partly=not isinstance(root.value, dict))
     said = _operators(reader, places.get("operators"), draft)
     draft.operators = [(one.place, Operator(one.name, **one.values)) for one in said]
+    jobs: set[str] = set()
     for job in _items(reader, places.get("jobs")):
-        _job(reader, job, draft, opened)
+        _job(reader, job, draft, opened, jobs)
+    if not draft.operators and not draft.partly and not reader.complaints.found:
+        reader.complaints.add(places.get("operators", root), "no operator", "at least one operator")
+        draft.partly = True
     for place in _items(reader, places.get("edges")):
         draft.edges += _edges(reader, place)
     draft.edges = _flagged(reader.complaints, draft.edges, said, "")
@@ -78,12 +82,22 @@ def _operators(reader: Reader, place: Place | None, draft: Draft) -> list[_Said]
         if isinstance(item.value, dict) and reader.need(item, known, "name"):
             single = known.pop("one_per_edge", None)
             single = None if single is None or single.value is False else single
+            known = {key: place for key, place in known.items() if not refused_as_too_large(reader, key, place)}
             values = ({"kind": "one-to-many"} if single else {}) | reader.fields(OPERATOR, known)
+            if single is not None and values["kind"] != "one-to-many":
+                _refuse_contradiction(reader, known["kind"], values["kind"])
         if "name" in values:
             found.append(_Said(item, values.pop("name"), values, single))
         else:
             draft.partly = True
     return found
+
+
+def _refuse_contradiction(reader: Reader, place: Place, kind: str) -> None:
+    """Only a one-to-many operator uses several edges. Where the two disagree, nothing is guessed: to believe the kind
+    could part what one tuple meets."""
+    message = f"{kind!r} contradicts one_per_edge, by which one tuple makes one on each of several edges"
+    reader.complaints.add(place, message, "one-to-many, or no one_per_edge")
 
 
 def _edges(reader: Reader, place: Place) -> Iterator[tuple[Place, Edge]]:
@@ -102,16 +116,23 @@ def _edges(reader: Reader, place: Place) -> Iterator[tuple[Place, Edge]]:
             yield place, Edge(**values)
 
 
-def _job(reader: Reader, place: Place, draft: Draft, opened: Opened | None) -> None:
-    """A job's operators and edges, from its own plan and what is said beside it, which counts."""
+def _job(reader: Reader, place: Place, draft: Draft, opened: Opened | None, others: set[str]) -> None:
+    """A job's operators and edges, from its own plan and what is said beside it, which counts. One that is called as
+    one of the others is not looked at: all that it says would collide with what that one says."""
     known = reader.known(place, JOB)
     if not isinstance(place.value, dict) or not reader.need(place, known, "name", "plan"):
         draft.partly = True
         return
-    name, plan = reader.value(JOB["name"], known["name"]), _plan(reader, known["plan"], opened)
+    name = reader.value(JOB["name"], known["name"])
+    if name in others:
+        reader.complaints.add(known["name"], f"two jobs are called {name}", "a name that no other job has")
+        draft.partly = True
+        return
+    others |= set() if name is None else {name}
+    plan = _plan(reader, known["plan"], opened)
     cluster = reader.value(JOB["cluster"], known["cluster"]) if "cluster" in known else None
     said = _operators(reader, known.get("operators"), draft)
-    if plan is None or name is None:
+    if plan is None or name is None or not plan.operators:
         draft.partly = True
         return
     plan = within(plan, name, cluster)
@@ -120,8 +141,11 @@ def _job(reader: Reader, place: Place, draft: Draft, opened: Opened | None) -> N
         over = proper.get(operator.name)
         made = operator if over is None else replace(operator, **over.values)
         draft.operators.append((known["plan"] if over is None else over.place, made))
+    # A kind that is said beside the plan takes the place of all that the plan knows of what its edges carry.
+    many = {name for name, one in proper.items() if one.values.get("kind") == "one-to-many"}
+    edges = [replace(edge, one_per_tuple=edge.one_per_tuple and edge.upstream not in many) for edge in plan.edges]
     mine = [replace(one, name=proper_name) for proper_name, one in proper.items() if proper_name is not None]
-    draft.edges += _flagged(reader.complaints, [(known["plan"], edge) for edge in plan.edges], mine, f"{name}/")
+    draft.edges += _flagged(reader.complaints, [(known["plan"], edge) for edge in edges], mine, f"{name}/")
 
 
 def _plan(reader: Reader, place: Place, opened: Opened | None) -> Dataflow | None:
@@ -139,6 +163,9 @@ def _plan(reader: Reader, place: Place, opened: Opened | None) -> Dataflow | Non
         root = _root(text, place)
     if root is not None and flink_plan.is_plan(root.value):
         return flink_plan.parse(root, reader.complaints)
+    if root is not None and (told := flink_plan.error_in(root.value)) is not None:
+        reader.complaints.add(place, f"Flink's answer is an error and no plan: {told}", flink_plan.ANSWER)
+        return None
     reader.complaints.add(place, "no plan of a job", "a Flink job's plan with its nodes, or what Spark explains")
     return None
 
@@ -207,7 +234,8 @@ def to_plain(dataflow: Dataflow) -> dict[str, Any]:
     for edge in dataflow.edges:
         if edge.one_per_tuple:
             single.setdefault(edge.upstream, []).append(edge.downstream)
-    flags = {name: {"kind": dataflow[name].kind, "one_per_edge": others} for name, others in single.items()}
+    # A one-to-one operator's edges carry one each anyway: to say so would make it one-to-many.
+    flags = {name: {"one_per_edge": others} for name, others in single.items() if dataflow[name].kind == "one-to-many"}
     kept = [one for one in dataflow.operators if not one.replicate]
     names = {one.name for one in kept}
     return {

@@ -1,4 +1,5 @@
-"""The delay to expect of each scheduler, simulated under the load that the dataflow tells, or under an assumed one.
+"""What to expect of each scheduler: whether it is consistent here, and its delay, simulated under the load that the
+dataflow tells, or under an assumed one.
 
 What operators do not say is assumed and named: a tuple costs a millisecond, and sources read as much as keeps the
 busiest operator at work for 80 % of the time. Seconds, then, compare schedulers, and promise nothing.
@@ -6,9 +7,11 @@ busiest operator at work for 80 % of the time. Seconds, then, compare schedulers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from stateshift.reconfigure.consistency import consistent
 from stateshift.reconfigure.dataflow import Dataflow, with_replicates
 from stateshift.reconfigure.graph import graph_of, topological
 from stateshift.reconfigure.pruning import Rule
@@ -23,14 +26,32 @@ WORKERS_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
-    """`seconds` by scheduler, None where the dataflow is too large to be simulated at once. `busiest` is the operator
-    with the most to do, and what part of the time it is at it: above 1, its queue grows, and delays with it."""
+class Busiest:
+    """The operator with the most to do: tuples that reach it in a second, and how many it can work."""
 
+    name: str
+    reached_per_second: float
+    able_per_second: float
+
+    @property
+    def busy(self) -> float:
+        """What part of the time it is at work; from 1 on, it falls behind."""
+        return self.reached_per_second / self.able_per_second
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """`consistent` and `seconds` by scheduler; `rule` is how Fries prunes. `rates` are what sources read in a second.
+    `no_figure` says why there are no seconds: the dataflow is too large to be simulated at once, or an operator falls
+    behind. Its queue grows without end, and a delay would only tell how long was simulated."""
+
+    rule: Rule
+    consistent: Mapping[Scheduler, bool]
     seconds: Mapping[Scheduler, float | None]
     assumed: tuple[str, ...]
-    busiest: str
-    busy: float
+    rates: Mapping[str, float]
+    busiest: Busiest
+    no_figure: str | None = None
 
 
 def expected(
@@ -39,13 +60,23 @@ def expected(
     """`chance` gives each scheduler the same start."""
     dataflow = with_replicates(dataflow)
     load, assumed = load_of(dataflow)
-    name, busy = _busiest(dataflow, load)
+    rates = {name: steps[0][1] for name, steps in load.rates.items()}
+    busiest = _busiest(dataflow, rates, load.costs)
+    schedules = {one: schedule(dataflow, targets, one, rule) for one in SCHEDULERS}
+    kept = {one: consistent(made) for one, made in schedules.items()}
+    if why := _no_figure(dataflow, busiest):
+        return Expected(rule, kept, dict.fromkeys(SCHEDULERS), assumed, rates, busiest, why)
+    runs = {one: simulate(made, load, chance(), until_changed=True) for one, made in schedules.items()}
+    return Expected(rule, kept, {one: run.delay_seconds for one, run in runs.items()}, assumed, rates, busiest)
+
+
+def _no_figure(dataflow: Dataflow, busiest: Busiest) -> str | None:
     if sum(operator.workers for operator in dataflow.operators) > WORKERS_MAX:
-        why = f"more than {WORKERS_MAX:,} workers: no delay was simulated"
-        return Expected(dict.fromkeys(SCHEDULERS), (why,), name, busy)
-    runs = {one: simulate(schedule(dataflow, targets, one, rule), load, chance(), until_changed=True)
-            for one in SCHEDULERS}  # fmt: skip
-    return Expected({one: run.delay_seconds for one, run in runs.items()}, assumed, name, busy)
+        return f"more than {WORKERS_MAX:,} workers are not simulated"
+    if busiest.busy < 1:
+        return None
+    return (f"{busiest.name} falls behind: {rounded(busiest.reached_per_second)} tuples a second reach it, and it can "
+            f"work {rounded(busiest.able_per_second)}")  # fmt: skip
 
 
 def load_of(dataflow: Dataflow) -> tuple[Load, tuple[str, ...]]:
@@ -77,11 +108,10 @@ def flows(dataflow: Dataflow, rates: Mapping[str, float]) -> dict[str, float]:
     return flow
 
 
-def _busiest(dataflow: Dataflow, load: Load) -> tuple[str, float]:
-    flow = flows(dataflow, {name: steps[0][1] for name, steps in load.rates.items()})
-    busy = {one.name: flow[one.name] * load.costs[one.name] / one.workers for one in dataflow.operators}
-    name = max(busy, key=lambda one: busy[one])
-    return name, busy[name]
+def _busiest(dataflow: Dataflow, rates: Mapping[str, float], costs: Mapping[str, float]) -> Busiest:
+    flow = flows(dataflow, rates)
+    able = {one.name: one.workers / costs[one.name] if costs[one.name] else math.inf for one in dataflow.operators}
+    return max((Busiest(name, flow[name], able[name]) for name in dataflow.names), key=lambda one: one.busy)
 
 
 def _rate(dataflow: Dataflow, told: Mapping[str, float], costs: Mapping[str, float]) -> float:
@@ -100,8 +130,13 @@ def _assumed(dataflow: Dataflow, told: Mapping[str, float], rates: Mapping[str, 
         found.append(f"{COST_SECONDS * 1000:g} ms a tuple at {_several(without)} (cost_seconds)")
     silent = [name for name in dataflow.sources if name not in told]
     if silent:
-        found.append(f"{rates[silent[0]]:,.3g} tuples a second at {_several(silent)} (rate_per_second)")
+        found.append(f"{rounded(rates[silent[0]])} tuples a second at {_several(silent)} (rate_per_second)")
     return found
+
+
+def rounded(rate: float) -> str:
+    """Three digits of a rate: `1,230,000`, `0.25`."""
+    return f"{float(f'{rate:.3g}'):,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def _several(names: list[str]) -> str:

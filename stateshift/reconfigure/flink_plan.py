@@ -33,6 +33,7 @@ _WAYS: dict[str, Way] = {"FORWARD": "forward", "BROADCAST": "broadcast"}
 _BETWEEN = re.compile(r"\s*(?:->|<br\s*/?>)\s*(?:[:|]\s+)*(?:[+:]-)?\s*")
 _NUMBER = re.compile(r"^\[\d+\]:?")
 _ID_SHOWN = 8
+ANSWER = "what GET /jobs/:jobid/plan answers of a job that is there"
 
 
 def is_plan(value: Any) -> bool:
@@ -41,13 +42,24 @@ def is_plan(value: Any) -> bool:
     return isinstance(inner, dict) and "nodes" in inner
 
 
+def error_in(value: Any) -> str | None:
+    """What Flink says where it answers with an error (ErrorResponseBody), the first line of each, without its trace.
+    None where a JSON value is no such answer."""
+    if not isinstance(value, dict) or value.keys() != {"errors"} or not isinstance(value["errors"], list):
+        return None
+    lines = (str(one).strip().partition("\n")[0].strip() for one in value["errors"])
+    return "; ".join(line for line in lines if line and not line.startswith("<")) or "it does not say which"
+
+
 def parse(root: Place, complaints: Complaints) -> Dataflow:
     """The dataflow of a plan; what does not look like one is complained of and left out."""
     plan = root / "plan" if "plan" in root.value else root
     nodes = plan / "nodes"
     if not isinstance(nodes.value, list):
-        complaints.add(nodes, "not a list of nodes", "the answer of GET /jobs/:jobid/plan")
+        complaints.add(nodes, "not a list of nodes", ANSWER)
         return Dataflow((), ())
+    if not nodes.value:
+        complaints.add(nodes, "no node", "at least one operator")
     whole = [node for node in nodes.items if _is_node(complaints, node)]
     operators = dict(zip((str(node.value["id"]) for node in whole), _named(whole), strict=False))
     edges = [edge for node in whole for edge in _edges(complaints, node, operators)]
@@ -109,11 +121,11 @@ def _replicating(dataflow: Dataflow) -> Dataflow:
     that another reads from twice is one-to-many, and has one edge."""
     sent = Counter(edge.ends for edge in dataflow.edges)
     reads = Counter(edge.upstream for edge in dataflow.edges)
-    known = {operator.name: operator for operator in dataflow.operators}
-    operators = tuple(replace(one, kind="one-to-many") if reads[one.name] > 1 else one for one in dataflow.operators)
+    several = {one.name for one in dataflow.operators if reads[one.name] > 1 and one.kind == "one-to-one"}
+    operators = tuple(replace(one, kind="one-to-many") if one.name in several else one for one in dataflow.operators)
     edges = {edge.ends: edge for edge in dataflow.edges}
     single = {
-        ends: replace(edge, one_per_tuple=known[edge.upstream].kind == "one-to-one" and sent[ends] == 1)
+        ends: replace(edge, one_per_tuple=edge.upstream in several and sent[ends] == 1)
         for ends, edge in edges.items()
     }
     return replace(dataflow, operators=operators, edges=tuple(single.values()))

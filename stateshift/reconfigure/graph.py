@@ -2,7 +2,7 @@
 
     Graph            neighbours by index; an edge is its place in `ends`
     topological      every operator behind all that are upstream of it; None where there is a cycle
-    cycle            one, as names, to be told to a person
+    cycles           one of each knot, as names, to be told to a person
     marked           what is reached from some operators, following edges one way
     groups           weakly connected parts of some of the edges
 
@@ -59,26 +59,60 @@ def topological(graph: Graph) -> list[int] | None:
     return order if len(order) == len(graph.names) else None
 
 
-def cycle(graph: Graph) -> tuple[str, ...]:
-    """The names along one cycle, the first again at the end; () where there is none."""
-    waiting_for = [len(after) for after in graph.after]
-    ended = [i for i, count in enumerate(waiting_for) if not count]
-    for here in ended:
-        for other in graph.before[here]:
-            waiting_for[other] -= 1
-            if not waiting_for[other]:
-                ended.append(other)
-    left = {i for i, count in enumerate(waiting_for) if count}
-    if not left:
-        return ()
-    # From each that is left an edge leads to another that is left: whoever goes on comes by where he has been.
-    way, place = [min(left)], {min(left): 0}
+def cycles(graph: Graph) -> list[tuple[str, ...]]:
+    """One cycle of each knot (strongly connected component) that has any: the names along it, the first again at the
+    end."""
+    knot = _knots(graph)
+    members: dict[int, list[int]] = {}
+    for here, root in enumerate(knot):
+        members.setdefault(root, []).append(here)
+    tied = [one for one in members.values() if len(one) > 1 or one[0] in graph.after[one[0]]]
+    return [_around(graph, knot, one[0]) for one in tied]
+
+
+def _around(graph: Graph, knot: list[int], start: int) -> tuple[str, ...]:
+    """From each operator of a knot an edge leads to another: whoever goes on comes by where he has been."""
+    way, place = [start], {start: 0}
     while True:
-        here = next(other for other in graph.after[way[-1]] if other in left)
+        here = next(other for other in graph.after[way[-1]] if knot[other] == knot[start])
         if here in place:
             return tuple(graph.names[i] for i in [*way[place[here] :], here])
         place[here] = len(way)
         way.append(here)
+
+
+def _knots(graph: Graph) -> list[int]:
+    """For each operator the number of its knot: who reaches whom against the edges, those that were left last first
+    (Kosaraju)."""
+    knot = [-1] * len(graph.names)
+    for start in reversed(_as_left(graph)):
+        if knot[start] < 0:
+            knot[start], waiting = start, [start]
+            while waiting:
+                for other in graph.before[waiting.pop()]:
+                    if knot[other] < 0:
+                        knot[other] = start
+                        waiting.append(other)
+    return knot
+
+
+def _as_left(graph: Graph) -> list[int]:
+    """The operators in the order in which a walk in depth leaves them."""
+    seen, left = bytearray(len(graph.names)), []
+    for start in range(len(graph.names)):
+        if seen[start]:
+            continue
+        seen[start], way = 1, [(start, iter(graph.after[start]))]
+        while way:
+            here, onwards = way[-1]
+            other = next((one for one in onwards if not seen[one]), None)
+            if other is None:
+                left.append(here)
+                way.pop()
+            else:
+                seen[other] = 1
+                way.append((other, iter(graph.after[other])))
+    return left
 
 
 def marked(neighbours: Sequence[Sequence[int]], start: Iterable[int]) -> bytearray:

@@ -35,7 +35,7 @@ RULES: tuple[Rule, ...] = ("sound", "published", "none")
 @dataclass(frozen=True, slots=True)
 class Pruned:
     """A one-to-many operator that need not be synchronised, and why: by the edge to `by`, or by the unique operator
-    `by`; None where the published rule has counted several."""
+    `by`; None where only the published rule says so, which has counted several."""
 
     operator: str
     rule: Literal["edge-wise", "uniqueness"]
@@ -54,8 +54,11 @@ def sort_out(
     if rule == "none" or not many:
         return many, ()
     single = {edge.ends for edge in dataflow.edges if edge.one_per_tuple}
-    behind = _behind(dataflow, graph, ways, ends, _one if rule == "sound" else _any)
+    behind = _behind(dataflow, graph, ways, ends, _one)
     verdicts = {i: _edge_wise(graph, i, ways[i], single) or _uniqueness(graph, i, behind[i]) for i in many}
+    if rule == "published":
+        several = _behind(dataflow, graph, ways, ends, _any)
+        verdicts |= {i: _uniqueness(graph, i, several[i]) for i, verdict in verdicts.items() if verdict is None}
     pruned = tuple(verdict for verdict in verdicts.values() if verdict is not None)
     return [i for i, verdict in verdicts.items() if verdict is None], pruned
 
@@ -101,6 +104,4 @@ def _one(found: set[int | None]) -> int | None:
 
 def _any(found: set[int | None]) -> int | None:
     """The published rule: each way has one, whichever."""
-    if not found or None in found:
-        return None
-    return found.pop() if len(found) == 1 else SEVERAL
+    return SEVERAL if found and None not in found else None

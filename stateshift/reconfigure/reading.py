@@ -1,7 +1,7 @@
 """What a user says of a dataflow, to a Dataflow: all complaints at once, each with a JSON pointer.
 
-    asked(text, targets, opened)   the dataflow of a text, and the targets' proper names; of a document that is a part
-                                   of another, `dataflow_of` it
+    asked(text, targets, opened)   the dataflow of a text, and the proper names of the targets, each text a name or
+                                   several with commas between; of a document that is a part of another, `dataflow_of`
       our own JSON        (`document`) operators, edges, and jobs whose plans `opened` brings by the name of a file
       a Flink job's plan  what GET /jobs/:jobid/plan answers
       a Spark query's     what explain(extended=True) prints
@@ -18,7 +18,7 @@ from typing import Any
 
 from stateshift.errors import Complaint, SpecError
 from stateshift.reconfigure import flink_plan, spark_plan
-from stateshift.reconfigure.checks import refuse_cycles, refuse_doubles, resolved
+from stateshift.reconfigure.checks import named, refuse_cycles, refuse_doubles, resolved
 from stateshift.reconfigure.dataflow import Dataflow
 from stateshift.reconfigure.document import Draft, Opened, read_document
 from stateshift.reconfigure.joining import joined
@@ -26,7 +26,9 @@ from stateshift.spec.place import Complaints, Place
 from stateshift.spec.text import read_text
 from stateshift.spec.values import Reader
 
-HINT = "stateshift reconfigure --help tells what a dataflow holds, configs/dataflow.schema.json tells editors"
+HINT = "stateshift reconfigure --help tells what a dataflow holds, stateshift schema dataflow tells editors"
+KINDS = ("a dataflow is JSON (stateshift reconfigure --help), what Flink answers to GET /jobs/:jobid/plan, or what "
+         "Spark's explain(extended=True) prints")  # fmt: skip
 
 
 def asked(text: str, targets: Sequence[str] = (), opened: Opened | None = None) -> tuple[Dataflow, tuple[str, ...]]:
@@ -34,7 +36,8 @@ def asked(text: str, targets: Sequence[str] = (), opened: Opened | None = None) 
     complaints = Complaints()
     draft = _draft(text, complaints, opened)
     dataflow = _whole(complaints, draft)
-    found = [resolved(complaints, dataflow, Place(name, "--targets"), name, draft.partly) for name in targets]
+    names = [name for text in targets for name in named(dataflow, text)]
+    found = [resolved(complaints, dataflow, Place(name, "--targets"), name, draft.partly) for name in names]
     if complaints.found:
         raise SpecError(tuple(complaints.found), hint=HINT)
     return dataflow, tuple(dict.fromkeys(name for name in found if name is not None))
@@ -62,11 +65,25 @@ def problems(dataflow: Dataflow) -> tuple[Complaint, ...]:
 
 def _draft(text: str, complaints: Complaints, opened: Opened | None) -> Draft:
     if spark_plan.is_plan(text):
-        return _drafted(spark_plan.parse(text, Place(text, ""), complaints), None)
-    root = read_text(text, {}, complaints)
+        return _drafted(spark_plan.parse(text, Place(text, ""), complaints), None, partly=bool(complaints.found))
+    root = _tree(text, complaints)
     if flink_plan.is_plan(root.value):
         return _drafted(flink_plan.parse(root, complaints), None, partly=bool(complaints.found))
+    if (told := flink_plan.error_in(root.value)) is not None:
+        complaints.add(root / "errors", f"Flink's answer is an error and no plan: {told}", flink_plan.ANSWER)
+        return Draft(partly=True)
     return read_document(Reader(complaints), root, opened)
+
+
+def _tree(text: str, complaints: Complaints) -> Place:
+    if not text.strip("\ufeff \t\r\n"):
+        raise SpecError((Complaint("", "is empty"),), hint=KINDS)
+    try:
+        return read_text(text, {}, complaints)
+    except SpecError as error:
+        if not text.lstrip().startswith(("{", "[")):  # nobody meant JSON
+            raise SpecError((Complaint("", "neither JSON nor a plan"),), hint=KINDS) from error
+        raise
 
 
 def _drafted(dataflow: Dataflow, pointer: str | None, partly: bool = False) -> Draft:

@@ -31,8 +31,9 @@ SCHEDULERS: tuple[Scheduler, ...] = ("fries", "epoch", "multi-version", "naive")
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """`dataflow` is the one that was asked about, with its broadcasts as operators. `members` are the targets and the
-    one-to-many operators that had to join them; `pruned` those that did not. `versions`: the sources of `tagging` (and
-    blocking operators, whose output is new) say with each tuple which function is meant."""
+    one-to-many operators that had to join them; `pruned` those that did not, and are on no way between members either.
+    The sources of `tagging` (and blocking operators, whose output is new) say with each tuple which function is meant.
+    """
 
     scheduler: Scheduler
     dataflow: Dataflow
@@ -57,6 +58,12 @@ class Schedule:
         return tuple(name for component in self.components for name in component.operators)
 
     @property
+    def tagging_only(self) -> tuple[str, ...]:
+        """Those that say which function is meant, and have none of their own to change."""
+        paused = set(self.paused)
+        return tuple(name for name in self.tagging if name not in paused)
+
+    @property
     def untouched(self) -> tuple[str, ...]:
         """Operators that go on as if nothing happened."""
         touched = {*self.paused, *self.tagging}
@@ -76,7 +83,9 @@ def fries(dataflow: Dataflow, targets: Iterable[str], rule: Rule = "sound") -> S
     joining, pruned = sort_out(dataflow, graph, wanted, rule)
     members = [*wanted, *(i for i in joining if i not in set(wanted))]
     found = components(graph, members)
-    return Schedule("fries", dataflow, tuple(targets), tuple(graph.names[i] for i in members), found, pruned)
+    inside = {name for component in found for name in component.operators}
+    spared = tuple(one for one in pruned if one.operator not in inside)
+    return Schedule("fries", dataflow, tuple(targets), tuple(graph.names[i] for i in members), found, spared)
 
 
 def epoch_barrier(dataflow: Dataflow, targets: Iterable[str]) -> Schedule:

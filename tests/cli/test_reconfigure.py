@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from stateshift.reconfigure.dataflow import Kind, Way
+from stateshift.reconfigure.keys import EDGE, OPERATOR
+from stateshift.reconfigure.pruning import RULES
+from stateshift.reconfigure.schedulers import SCHEDULERS
+from stateshift.reconfigure.schema import dataflow_schema
 from tests.cli.support import said
 from tests.reconfigure.plans import FLINK, SPARK
 
@@ -57,6 +64,135 @@ def test_the_document_has_all_of_it_and_a_delay_for_every_scheduler() -> None:
     assert [one["operator"] for one in why] == ["fraud model", "explode rules", "apply rules", "replicate"]
 
 
+UNSOUND = {"operators": [{"name": "FL", "kind": "one-to-many"}, {"name": "U1", "unique": True},
+                         {"name": "U2", "unique": True}, {"name": "o1"}, {"name": "o2"}],
+           "edges": ["FL -> U1 -> o1", "FL -> U2 -> o2"]}  # fmt: skip
+
+
+def written(folder: Path, content: object) -> str:
+    file = folder / "flow.json"
+    file.write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
+    return str(file)
+
+
+def promises(out: str) -> dict[str, bool]:
+    """Of each scheduler, whether the screen calls it consistent."""
+    rows = (line.split(None, 3) for line in paragraphs(out)["Expected delay"][1:5])
+    return {name: rest.startswith("consistent") for name, _, _, rest in rows}
+
+
+@pytest.mark.row("F-13")
+@pytest.mark.parametrize(
+    ("argv", "rule", "kept"),
+    [
+        (("--targets", "o1,o2"), "sound", {"fries": True, "naive": False}),
+        (("--targets", "o1,o2", "--rule", "none"), "none", {"fries": True, "naive": False}),
+        (("--targets", "o1,o2", "--rule", "published"), "published", {"fries": False, "naive": False}),
+        (("--targets", "o1", "--rule", "published"), "published", {"fries": True, "naive": True}),
+        (("--targets", "FL"), "sound", {"fries": True, "naive": True}),
+    ],
+)
+def test_each_scheduler_is_told_to_be_consistent_only_where_it_is(
+    tmp_path: Path, argv: tuple[str, ...], rule: str, kept: dict[str, bool]
+) -> None:
+    whole = kept | {"epoch": True, "multi-version": True}
+    ran = said("reconfigure", written(tmp_path, UNSOUND), *argv)
+    assert promises(ran.out) == whole
+    assert ran.out.splitlines()[1].startswith("not consistent: ") is not kept["fries"]
+    document = said("reconfigure", written(tmp_path, UNSOUND), *argv, "--json").document
+    assert document["rule"] == rule
+    assert document["consistent"] == {name.replace("-", "_"): one for name, one in whole.items()}
+
+
+def test_a_schedule_that_breaks_its_promise_says_so_above_all_and_what_to_ask_for(tmp_path: Path) -> None:
+    flow = written(tmp_path, UNSOUND)
+    lines = said("reconfigure", flow, "--targets", "o1,o2", "--rule", "published").out.splitlines()
+    assert lines[1:3] == ["not consistent: a tuple may meet old and new, of what FL makes of one (spared by the "
+                          "published rule alone)", "hint: --rule sound"]  # fmt: skip
+    lines = said("reconfigure", flow, "--targets", "o1,o2", "--scheduler", "naive").out.splitlines()
+    assert lines[1:3] == ["not consistent: a tuple may meet old and new", "hint: --scheduler fries"]
+
+
+def test_what_is_inside_of_a_component_anyway_is_not_told_to_be_spared() -> None:
+    argv = ("reconfigure", EXAMPLE, "--targets", "clean,apply rules")
+    assert "replicate" in said(*argv, "--json").document["components"][0]["operators"]
+    assert said(*argv, "--json").document["pruned"] == []
+    assert "need not wait, though" not in said(*argv).out
+    told = said("reconfigure", EXAMPLE, *MODEL_AND_RULES).out
+    assert "need not wait, though they make several tuples of one: replicate (--explain says why)" in told
+
+
+def why(flow: str, *argv: str) -> dict[str, str]:
+    told = said("reconfigure", flow, *argv, "--explain", "--json").document["why"]
+    return {one["operator"]: one["reason"] for one in told}
+
+
+def test_a_unique_operator_that_is_called_one_to_many_is_spared_and_why(tmp_path: Path) -> None:
+    document = {"operators": [{"name": "s"}, {"name": "u", "kind": "one-to-many", "unique": True}, {"name": "t"}],
+                "edges": ["s -> u -> t"]}  # fmt: skip
+    flow = written(tmp_path, document)
+    assert why(flow, "--targets", "t")["u"] == (
+        "one-to-many by its kind, but spared: as it is unique, at most one tuple comes out of it for each source tuple"
+    )
+    assert why(flow, "--targets", "t", "--rule", "none")["u"] == (
+        "one-to-many: a rule could spare it, and was told not to (--rule none)"
+    )
+
+
+def test_what_is_on_a_way_is_told_with_targets_that_a_tuple_may_meet() -> None:
+    told = why(EXAMPLE, "--targets", "payments,apply rules")
+    assert told["clean"] == "on a way from payments to apply rules: one tuple may meet both"
+    told = why(EXAMPLE, "--targets", "merchant features,apply rules", "--rule", "none")
+    assert told["user features"] == (
+        "on a way from replicate to apply rules: the change comes along it, in line with what replicate makes of a "
+        "tuple"
+    )
+
+
+def test_of_several_targets_it_is_not_said_that_each_is_met_twice(tmp_path: Path) -> None:
+    flow = written(tmp_path, UNSOUND)
+    assert why(flow, "--targets", "o1,o2")["FL"] == (
+        "one-to-many: what it makes of one tuple may meet targets before their change, and after"
+    )
+    assert why(flow, "--targets", "o1,o2", "--rule", "published")["FL"].endswith(
+        "though not the same: what it makes of one tuple may meet old and new (the published rule)"
+    )
+
+
+BLOCKING = {"operators": [{"name": "s"}, {"name": "a", "kind": "blocking"}, {"name": "b"}], "edges": ["s -> a -> b"]}
+
+
+def test_a_blocking_operator_that_parts_components_is_told(tmp_path: Path) -> None:
+    flow = written(tmp_path, BLOCKING)
+    assert len(said("reconfigure", flow, "--targets", "s,b", "--json").document["components"]) == 2
+    told = ("blocking: reads all before it sends anything, so that no tuple goes from above it to below; the two sides "
+            "need not change at one cut")  # fmt: skip
+    assert why(flow, "--targets", "s,b")["a"] == told
+    assert "a" not in why(flow, "--targets", "b"), "nothing to be parted"
+    assert why(flow, "--targets", "s,b", "--scheduler", "multi-version")["a"] == (
+        "blocking: says with each tuple which function is meant"
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "headline"),
+    [
+        (("--targets", "clean"), "fries: 1 component; 1 of 10 operators waits for a moment, 9 go on undisturbed"),
+        (("--targets", "clean,alerts", "--scheduler", "multi-version"),
+         "multi-version: 2 components; 2 of 10 operators wait for a moment, 1 says which function is meant, 7 go on "
+         "undisturbed"),
+        (("--targets", "payments,alerts", "--scheduler", "multi-version"),
+         "multi-version: 2 components; 2 of 10 operators wait for a moment, 8 go on undisturbed"),
+        (("--targets", "payments,apply rules"),
+         "fries: 1 component; 9 of 10 operators wait for a moment, 1 goes on undisturbed"),
+    ],
+)  # fmt: skip
+def test_the_headline_counts_every_operator_once(argv: tuple[str, ...], headline: str) -> None:
+    assert said("reconfigure", EXAMPLE, *argv).out.splitlines()[0] == headline
+    document = said("reconfigure", EXAMPLE, *argv, "--json").document
+    assert {*document["paused"], *document["tagging"], *document["untouched"]} == {one["name"] for one in _operators()}
+
+
 def _operators() -> list[dict[str, object]]:
     return list(json.loads(Path(EXAMPLE).read_text("utf-8"))["operators"])
 
@@ -71,6 +207,52 @@ def test_every_scheduler_and_rule_is_told_in_sentences(scheduler: str, rule: str
     document = said(*argv, "--scheduler", scheduler, "--rule", rule, "--json").document
     assert document["targets"] == ["join features", "apply rules"]
     assert (len(document["paused"]) == 10) is (scheduler == "epoch")
+
+
+def test_the_delay_says_that_it_is_simulated_and_under_what_load(tmp_path: Path) -> None:
+    headline = "Expected delay: simulated, at 200 tuples a second from payments"
+    assert headline in said("reconfigure", EXAMPLE, *MODEL_AND_RULES).out.splitlines()
+    two = {"operators": [{"name": "a", "rate_per_second": 900}, {"name": "b", "rate_per_second": 700}]}
+    ran = said("reconfigure", written(tmp_path, two), "--targets", "a")
+    assert "Expected delay: simulated, at 1,600 tuples a second from 2 sources" in ran.out.splitlines()
+    document = said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--json").document
+    assert (document["rates_per_second"], document["no_figure"]) == ({"payments": 200}, None)
+
+
+def test_an_operator_that_falls_behind_is_told_instead_of_a_figure(tmp_path: Path) -> None:
+    flow = written(tmp_path, {"operators": [{"name": "a", "rate_per_second": 12345, "cost_seconds": 1e-6},
+                                            {"name": "b", "cost_seconds": 0.002, "workers": 4}],
+                              "edges": ["a -> b"]})  # fmt: skip
+    out = said("reconfigure", flow, "--targets", "b").out
+    assert "Expected delay: not simulated, at 12,300 tuples a second from a" in out.splitlines()
+    assert [line.split()[1] for line in paragraphs(out)["Expected delay"][1:5]] == ["-"] * 4
+    why = "b falls behind: 12,300 tuples a second reach it, and it can work 2,000"
+    assert f"there is no figure: {why}" in out
+    assert "% of the time" not in out
+    document = said("reconfigure", flow, "--targets", "b", "--json").document
+    assert document["no_figure"] == why
+    assert set(document["delay"].values()) == {None}
+
+
+def test_a_dataflow_of_too_many_workers_has_no_figure_either(tmp_path: Path) -> None:
+    flow = written(tmp_path, {"operators": [{"name": "a", "workers": 2001}]})
+    assert "there is no figure: more than 2,000 workers are not simulated" in said("reconfigure", flow, "--targets",
+                                                                                   "a").out  # fmt: skip
+
+
+def test_help_names_every_key_and_every_kind_way_scheduler_and_rule() -> None:
+    help = said("reconfigure", "--help").out
+    words = [key.name for key in (*OPERATOR.all, *EDGE.all) if key.name not in ("name", "from", "to")]
+    assert not [word for word in (*words, *get_args(Kind), *get_args(Way), *SCHEDULERS, *RULES) if word not in help]
+    assert "configs/" not in help, "nobody who has installed it has that"
+
+
+def test_the_schema_of_a_dataflow_is_printed() -> None:
+    assert said("schema", "dataflow").document == dataflow_schema()
+    assert said("schema", "spec").document == said("schema").document != dataflow_schema()
+    ran = said("schema", "flow")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == "error: WHICH: 'flow' is neither spec nor dataflow\nhint: stateshift schema dataflow\n"
 
 
 def test_drawings_are_all_that_is_printed() -> None:
@@ -103,8 +285,8 @@ def test_what_a_running_job_tells_of_itself_is_read(
     file.write_text(plan)
     known = said("reconfigure", str(file), "--targets", "nothing of this name")
     assert known.code == 2
-    names = known.err.partition("expected one of ")[2].partition(")")[0].split(", ")
-    ran = said("reconfigure", str(file), "--targets", target if paused else names[0], "--json")
+    first = known.err.partition("expected one of '")[2].partition("'")[0]
+    ran = said("reconfigure", str(file), "--targets", target if paused else first, "--json")
     assert ran.code == 0, ran.err
     assert paused is None or ran.document["paused"] == paused
     assert len(ran.document["assumed"]) == 2, "neither cost nor rate is told by a plan"
@@ -113,7 +295,7 @@ def test_what_a_running_job_tells_of_itself_is_read(
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
-        ([EXAMPLE, "--targets", "nix"], "no operator 'nix' (expected one of payments, clean,"),
+        ([EXAMPLE, "--targets", "nix"], "no operator 'nix' (expected one of 'payments', 'clean', 'repl"),
         ([EXAMPLE, "--targets", " , "], "--targets: names no operator"),
         ([EXAMPLE, "--targets", "clean", "--scheduler", "best"], "'best' is none of"),
         ([EXAMPLE, "--targets", "clean", "--rule", "any"], "'any' is none of"),
@@ -138,6 +320,77 @@ def test_a_file_that_is_no_dataflow_is_refused(tmp_path: Path, content: bytes) -
     ran = said("reconfigure", str(file), "--targets", "a")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("", "is empty"),
+        ("\ufeff \n", "is empty"),
+        ("hello", "neither JSON nor a plan"),
+        ("operators:\n- name: a\n", "neither JSON nor a plan"),
+    ],
+)
+def test_a_file_that_nobody_meant_as_json_is_named_with_all_that_is_taken(
+    tmp_path: Path, content: str, told: str
+) -> None:
+    flow = written(tmp_path, content)
+    ran = said("reconfigure", flow, "--targets", "a")
+    assert ran.err.startswith(f"error: {flow}: {told}\nhint: a dataflow is JSON (stateshift reconfigure --help), ")
+    assert "GET /jobs/:jobid/plan" in ran.err and "explain(extended=True)" in ran.err
+    document = said("reconfigure", flow, "--targets", "a", "--json").document
+    assert (document["path"], document["complaints"][0]["message"]) == (flow, told)
+
+
+def test_what_is_wrong_in_a_file_is_told_with_its_name_and_what_is_wrong_with_a_flag_is_not(tmp_path: Path) -> None:
+    flow = written(tmp_path, '{"operators": [}')
+    assert said("reconfigure", flow, "--targets", "a").err.startswith(f"error: {flow}: not JSON: ")
+    flow = written(tmp_path, {"operators": [{"name": "a", "workers": 0}]})
+    assert said("reconfigure", flow, "--targets", "a").err.startswith(f"error: {flow}: /operators/0/workers: ")
+    assert said("reconfigure", EXAMPLE, "--targets", "nix").err.startswith("error: --targets: no operator 'nix' ")
+
+
+JOIN = "Join(joinType=[InnerJoin], where=[(a = b)])"
+
+
+@pytest.mark.parametrize(
+    ("argv", "targets"),
+    [
+        (("--targets", JOIN), [JOIN]),
+        (("--targets", f"a, {JOIN},b"), ["a", JOIN, "b"]),
+        (("--targets", "a", "--targets", JOIN), ["a", JOIN]),
+        (("--targets", "a,b"), ["a,b"]),
+        (("--targets", "a", "--targets", "b,"), ["a", "b"]),
+        (("--targets", "a , b"), ["a", "b"]),
+    ],
+)
+def test_a_target_may_have_commas_in_its_name(tmp_path: Path, argv: tuple[str, ...], targets: list[str]) -> None:
+    flow = written(tmp_path, {"operators": [{"name": name} for name in ("a", "b", "a,b", JOIN)]})
+    ran = said("reconfigure", flow, *argv, "--json")
+    assert ran.code == 0, ran.err
+    assert ran.document["targets"] == targets
+
+
+@pytest.mark.parametrize("content", [Path(EXAMPLE).read_bytes(), b"\xef\xbb\xbf" + Path(EXAMPLE).read_bytes()])
+def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    ran = said("reconfigure", "-", *MODEL_AND_RULES, "--json")
+    assert ran.document == said("reconfigure", EXAMPLE, *MODEL_AND_RULES, "--json").document
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(b"", "error: standard input: is empty"), (b"\xff", "error: standard input: not UTF-8 text (at byte 0)")],
+)
+def test_standard_input_that_is_no_dataflow_is_refused(
+    monkeypatch: pytest.MonkeyPatch, content: bytes, told: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    ran = said("reconfigure", "-", "--targets", "a")
+    assert ran.code == 2
+    assert ran.err.startswith(told)
+    monkeypatch.setattr("sys.stdin", None)
+    assert said("reconfigure", "-", "--targets", "a").err.startswith("error: standard input: is empty"), "was closed"
 
 
 def test_a_long_list_is_shortened_until_all_of_it_is_asked_for(tmp_path: Path) -> None:

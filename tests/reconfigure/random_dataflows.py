@@ -23,7 +23,9 @@ def dataflows(
         for i in range(size)
     )
     pairs = [(i, j) for i in range(size) for j in range(i + 1, size) if draw(st.integers(0, 2)) < 2]
-    edges = tuple(Edge(operators[i].name, operators[j].name, draw(ways), draw(some)) for i, j in pairs)  # type: ignore[arg-type]
+    single = [draw(some) and operators[i].kind == "one-to-many" for i, _ in pairs]
+    edges = tuple(Edge(operators[i].name, operators[j].name, draw(ways), one)  # type: ignore[arg-type]
+                  for (i, j), one in zip(pairs, single, strict=True))  # fmt: skip
     return Dataflow(operators, edges)
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from stateshift.errors import SpecError
 from stateshift.reconfigure.dataflow import Dataflow, Edge, Operator
-from stateshift.reconfigure.reading import asked, parse_dataflow, problems
+from stateshift.reconfigure.document import to_plain
+from stateshift.reconfigure.reading import asked, dataflow_of, parse_dataflow, problems
 from stateshift.reconfigure.schedulers import fries
 from stateshift.reconfigure.schema import dataflow_schema, schema_text
 from tests.reconfigure.plans import FLINK, SPARK
@@ -92,6 +93,49 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     assert found["--targets"] == "no operator 'nobody'"
 
 
+@pytest.mark.parametrize("kind", ["one-to-one", "blocking", "One to One"])
+@pytest.mark.parametrize("flag", [True, ["b"]])
+def test_a_kind_that_contradicts_one_per_edge_is_refused(kind: str, flag: object) -> None:
+    document = {"operators": [{"name": "a", "kind": kind, "one_per_edge": flag}, {"name": "b"}], "edges": ["a -> b"]}
+    (complaint,) = refused(document).items()
+    assert complaint[0] == "/operators/0/kind"
+    assert "contradicts one_per_edge" in complaint[1]
+
+
+@pytest.mark.parametrize("key", ["rate_per_second", "cost_seconds", "workers"])
+def test_a_number_that_is_too_large_is_told_with_the_bound(key: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        read({"operators": [{"name": "a", key: 10**400}]})
+    (one,) = caught.value.complaints
+    assert (one.pointer, one.message, one.expected) == (f"/operators/0/{key}", "too large", "at most 1e+15")
+    assert read({"operators": [{"name": "a", key: 1e15}]})
+    assert "above 0" in refused({"operators": [{"name": "a", "rate_per_second": 0}]})["/operators/0/rate_per_second"]
+
+
+def test_a_kind_beside_one_per_edge_is_taken_where_it_fits() -> None:
+    for said in ({"kind": "one-to-many", "one_per_edge": True}, {"kind": "one-to-one", "one_per_edge": False},
+                 {"kind": None, "one_per_edge": True}):  # fmt: skip
+        assert read({"operators": [{"name": "a", **said}, {"name": "b"}], "edges": ["a -> b"]})
+    assert list(refused({"operators": [{"name": "a", "kind": "sideways", "one_per_edge": True}]})) == [
+        "/operators/0/kind"
+    ]
+
+
+def test_a_kind_said_beside_a_plan_is_believed_instead_of_what_the_plan_knows_of_its_edges() -> None:
+    """A map of one edge to targets would be spared: it is known to send one tuple."""
+    said = {"name": "Source: payments", "kind": "one-to-many"}
+    job = {"name": "j", "plan": json.loads(FLINK), "operators": [said]}
+    assert not any(edge.one_per_tuple for edge in read({"jobs": [job]}).edges)
+    assert any(edge.one_per_tuple for edge in read({"jobs": [job | {"operators": []}]}).edges)
+
+
+def test_the_document_of_a_dataflow_is_read_again_as_the_same_one() -> None:
+    dataflow = parse_dataflow(FLINK)
+    again = dataflow_of(to_plain(dataflow))
+    for targets in (["Sink: archive"], ["Sink: alerts", "Sink: archive"], dataflow.names):
+        assert fries(again, targets).components == fries(dataflow, targets).components
+
+
 def test_an_operator_of_other_letters_is_meant_but_not_taken() -> None:
     assert refused({"operators": operators("score")}, "Score")["--targets"] == (
         "no operator 'Score', did you mean 'score'?"
@@ -110,6 +154,15 @@ def test_a_cycle_is_named(edges: list[str], pointer: str, message: str) -> None:
     assert refused({"operators": operators("a", "b", "c"), "edges": edges}) == {pointer: message}
 
 
+def test_each_knot_of_edges_is_told_by_one_cycle() -> None:
+    edges = ["a -> b -> a", "c -> d -> e -> c", "d -> c", "b -> c", "e -> f", "g -> g"]
+    assert refused({"operators": operators(*"abcdefg"), "edges": edges}) == {
+        "/edges/0": "a cycle: a -> b -> a",
+        "/edges/1": "a cycle: c -> d -> e -> c",
+        "/edges/5": "a cycle: g -> g",
+    }
+
+
 def test_topics_that_lead_in_a_circle_are_a_cycle() -> None:
     document = {"operators": [{"name": "a", "reads": "one", "writes": "two"},
                               {"name": "b", "reads": "two", "writes": "one"}]}  # fmt: skip
@@ -125,6 +178,34 @@ def test_an_edge_to_an_operator_that_could_not_be_read_is_not_complained_of() ->
 @pytest.mark.parametrize("document", [[], 7, {}, {"operators": 7}, {"operators": [7]}, {"jobs": [{}]}])
 def test_what_is_no_document_is_refused_and_not_a_bug_of_ours(document: Any) -> None:
     assert refused(document)
+
+
+@pytest.mark.parametrize(
+    ("document", "pointer", "message"),
+    [
+        ({"operators": [], "edges": []}, "/operators", "no operator"),
+        ({"Operators": []}, "/Operators", "no operator"),
+        ({"jobs": []}, "", "no operator"),
+        ({"plan": {"jid": "f1", "name": "j", "nodes": []}}, "/plan/nodes", "no node"),
+        ({"nodes": []}, "/nodes", "no node"),
+        ({"jobs": [{"name": "j", "plan": {"nodes": []}}]}, "/jobs/0/plan/nodes", "no node"),
+    ],
+)
+def test_a_dataflow_without_an_operator_is_told_once_and_where(document: Any, pointer: str, message: str) -> None:
+    assert refused(document, "a") == {pointer: message}
+
+
+TROUBLE = {"errors": ["org.apache.flink.runtime.rest.NotFoundException: Job f19a not found\n\tat org.apache.flink…",
+                      "<Exception on server side:\njava.lang.Error"]}  # fmt: skip
+
+
+def test_an_error_of_flink_is_told_as_one() -> None:
+    told = ("Flink's answer is an error and no plan: "
+            "org.apache.flink.runtime.rest.NotFoundException: Job f19a not found")  # fmt: skip
+    assert refused(TROUBLE, "a") == {"/errors": told}
+    assert refused({"jobs": [{"name": "j", "plan": TROUBLE}]}, "a") == {"/jobs/0/plan": told}
+    assert refused({"errors": []}, "a")["/errors"].endswith("it does not say which")
+    assert "unknown key" in refused({"errors": [], "operators": []})["/errors"]
 
 
 def test_jobs_tell_their_own_operators_and_topics_join_them() -> None:
@@ -157,6 +238,13 @@ def test_a_topic_that_several_read_hands_each_of_them_every_tuple() -> None:
     assert dataflow["topic t"].kind == "one-to-many"
     assert [set(one.operators) for one in fries(dataflow, ["x", "y"]).components] == [{"topic t", "x", "y"}]
     assert [set(one.operators) for one in fries(dataflow, ["x"]).components] == [{"x"}], "and one each"
+
+
+def test_two_jobs_of_one_name_are_all_that_is_told_of_them() -> None:
+    jobs = [{"name": "fl", "plan": json.loads(FLINK)}, {"name": "fl", "plan": json.loads(FLINK)}]
+    document = {"jobs": jobs, "operators": operators("x"), "edges": ["fl/Score -> x"]}
+    assert refused(document, "Sink: alerts", "nobody") == {"/jobs/1/name": "two jobs are called fl"}
+    assert "are called" not in str(refused({"jobs": [{"name": [], "plan": "x"}, {"name": [], "plan": "x"}]}))
 
 
 def test_a_plan_that_is_not_there_and_one_that_is_none_are_told_by_their_pointers() -> None:
