@@ -1,4 +1,5 @@
-"""A bench's page and its picture: written down together, and only where nothing that belongs to them is missing."""
+"""A bench's page and its picture: written down together, and only where nothing that belongs to them is missing; and
+how figures are told on one."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -25,3 +27,11 @@ def left_alone(page: Path, lacking: Sequence[str]) -> None:
 
 def wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, 120, break_on_hyphens=False)
+
+def told(values: Sequence[float]) -> str:
+    """Their median, and the least and the most of them."""
+    return f"{median(values):.2f} ({min(values):.2f} / {max(values):.2f})"
+
+
+def reached(is_so: bool) -> str:
+    return "reached" if is_so else "NOT reached"

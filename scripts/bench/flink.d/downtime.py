@@ -24,6 +24,7 @@ from pathlib import Path
 from statistics import median
 
 from ground import CHECKPOINT_MS, PAYLOAD, PER_SECOND, ROOT, STEADY_SECONDS, Ground, keys_of
+from pages import reached, told
 from published import beside
 
 from stateshift.journal import decode_records, fold
@@ -183,14 +184,6 @@ def plotted(every: Mapping[int, Sequence[Measured]], file: Path) -> None:
     axes[0][0].set_ylabel("gap, s")
     figure.tight_layout()
     figure.savefig(file, dpi=110)
-
-
-def told(values: Sequence[float]) -> str:
-    return f"{median(values):.2f} ({min(values):.2f} / {max(values):.2f})"
-
-
-def reached(is_so: bool) -> str:
-    return "reached" if is_so else "NOT reached"
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from pathlib import Path
 from statistics import median
 
 from ground import CHECKPOINT_MS, PAYLOAD, ROOT, STEADY_SECONDS, Ground, keys_of
+from pages import reached, told
 
 from tests.support.flink import cluster_of
 from tests.support.servers import group
@@ -168,14 +169,6 @@ def of(found: Sequence[Measured], way: str) -> list[Measured]:
 def ratio(found: Sequence[Measured], above: str, below: str, figure: Callable[[Measured], float]) -> float:
     """Round by round, their median."""
     return median(figure(a) / figure(b) for a, b in zip(of(found, above), of(found, below), strict=True))
-
-
-def told(values: Sequence[float]) -> str:
-    return f"{median(values):.2f} ({min(values):.2f} / {max(values):.2f})"
-
-
-def reached(is_so: bool) -> str:
-    return "reached" if is_so else "NOT reached"
 
 
 if __name__ == "__main__":
