@@ -17,6 +17,7 @@ from stateshift.formats.marks import IDLE, INDEX, decode_index, encode_idle, fen
 from stateshift.formats.uid import directory_name
 from stateshift.journal import StepFinished, StepStarted, StepUndone
 from stateshift.journal.lines import decode_records
+from stateshift.migration.doors import world_of
 from stateshift.report import Report
 from stateshift.spec import Spec, parse_spec
 from stateshift.storage.memory import ProcessGone
@@ -563,3 +564,15 @@ def ended(folder: Path, on_failure: str, at: int) -> tuple[Any, bool]:
     report = migration.status(ground.workdir())
     held = {place: ground.held(f"file:///{place}") for name in NAMES for place in (f"here/{name}", f"there/{name}")}
     return (report.state, states(report), running(ground), held, ground.locks()), killed
+
+
+def test_who_has_fenced_a_source_is_found_out_whatever_the_pace(tmp_path: Path) -> None:
+    """A job that is to be started again is down meanwhile; what is to be slow is the copy."""
+    ground = made(tmp_path)
+    spec = asked("first", throttle={"bytes_per_second": 10, "operations_per_second": 0.1})
+    world, began = world_of(spec, "run", ground.workdir(), ground.doors), ground.clock.time
+    assert world.fence("file:///here/first") is None
+    assert ground.clock.time == began
+    world.storage("file:///here/first").read("metadata")
+    world.storage("file:///here/first").read("metadata")
+    assert ground.clock.time > began, "the pace is kept to elsewhere"

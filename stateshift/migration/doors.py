@@ -100,7 +100,8 @@ def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
         stop=doors.stop,
         parallel=spec.parallel,
         cores=_cores(),
-        fence=lambda location: engine(spec.engine).fenced_by(storage(location)),
+        # A look, and no copy: a job that is to be started again does not wait for the pace.
+        fence=lambda location: engine(spec.engine).fenced_by(doors.open_storage(location)),
         pace=pace,
     )
 
