@@ -11,7 +11,7 @@ A fleet, where there is one, runs those steps of an unordered phase that it take
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
@@ -260,10 +260,12 @@ def ask(
 
 
 def roll_back(
-    number: int, plan: Plan, world: World, journal: Journal, phases: Sequence[PhaseName] = PHASES
-) -> None:
+    number: int, plan: Plan, world: World, journal: Journal, phases: Sequence[PhaseName] = PHASES,
+    others: Iterable[tuple[int, Plan]] = (),
+) -> None:  # fmt: skip
     """Take the plan's effects back, last one first: what was visible last disappears first. What had to be left is
-    written down with each. With fewer `phases`, only theirs: the plan is then not undone."""
+    written down with each. With fewer `phases`, only theirs: the plan is then not undone. `others` of the run are taken
+    back after it: what lies where they wrote is told then."""
     for phase in (phase for phase in reversed(plan.phases) if phase.name in phases):
         begun = [s for s in reversed(phase.steps) if s.name in journal.progress.plans[number].steps]
         pending = [s for s in begun if journal.progress.plans[number].steps[s.name].state != "undone"]
@@ -277,17 +279,22 @@ def roll_back(
             journal.append(StepUndone(world.clock.now(), number, step.name, tuple(remaining)))
             world.meter.done(step.files, 0)
     if phases is PHASES and not journal.progress.plans[number].undone:
-        left = _swept(plan, journal.progress.plans[number], world, journal.progress.discard)
+        theirs = {place for other, made in others for place in _written(made, journal.progress.plans[other])}
+        left = _swept(plan, journal.progress.plans[number], world, journal.progress.discard, theirs)
         journal.append(PlanUndone(world.clock.now(), number, tuple(left)))
 
 
-def _swept(plan: Plan, done: PlanProgress, world: World, discard: bool) -> list[str]:
+def _written(plan: Plan, done: PlanProgress) -> set[str]:
+    """The places that what was begun of the plan writes to."""
+    return {step.target for step in plan if isinstance(step, WRITERS) and step.name in done.steps}
+
+
+def _swept(plan: Plan, done: PlanProgress, world: World, discard: bool, theirs: Collection[str]) -> list[str]:
     """Empty directories and temporary files of ours go from the places that the plan's steps wrote to; files that
     somebody else wrote there stay, and are named. Only while the lock on them is still ours. With `discard` what is
     left in the target goes, too: it was empty before the run, so that only the job itself can have written it."""
-    begun = {step.target for step in plan if isinstance(step, WRITERS) and step.name in done.steps}
-    left = []
-    for place in sorted(begun - {plan.source}):
+    begun, left = _written(plan, done), []
+    for place in sorted(begun - {plan.source, *theirs}):
         storage = world.storage(place)
         if discard and place == plan.target:
             for file in list(storage.list()):

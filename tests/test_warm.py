@@ -406,6 +406,26 @@ def test_paused_it_brings_nothing_and_goes_on_afterwards(tmp_path: Path) -> None
     assert [one.what for one in report.steered] == ["pause", "go on", "cutover"]
 
 
+def test_what_rounds_have_brought_is_not_called_somebody_elses_when_it_is_taken_back(tmp_path: Path) -> None:
+    """The move is taken back before the rounds: what they brought is still there then."""
+    stage = Stage(tmp_path)
+
+    def refuse(submission: Submission) -> None:
+        if submission.location == TARGET:
+            raise ClusterError("no room", cluster="ours", job="orders")
+        stage._start(submission)
+
+    stage.ground.cluster._on_start = refuse
+    with pytest.raises(ClusterError, match="no room"):
+        stage.apply(rounds=2)
+    stage.ground.put(f"{TARGET}/theirs")
+    report = stage.ground.rollback()
+    assert report.state == "rolled-back" and stage.job.running
+    told = [line for line in (*report.left, *(line for job in report.jobs for line in job.left)) if "not write" in line]
+    assert told == [f"{TARGET}: 1 files that this run did not write (theirs …)"]
+
+
+
 def test_asked_to_stop_it_ends_as_by_ctrl_c_and_leaves_a_job_that_has_not_noticed(tmp_path: Path) -> None:
     stage = Timed(tmp_path, (20.0, lambda steering: steering.ask_stop()))
     before = set(stage.ground.held(SOURCE))

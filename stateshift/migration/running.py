@@ -228,8 +228,9 @@ class Run(Halting):
         for adopted in (self.journal.progress.plans[one.plan] for one in left):
             if is_only_stopped(adopted):
                 self.refusing.since_it_was_asked_to_stop(adopted, self._discards)
-        for adopted in left:
-            executor.roll_back(adopted.plan, self.plan_of(adopted), self.world, self.journal)
+        for number, adopted in enumerate(left):
+            rest = [(one.plan, self.plan_of(one)) for one in left[number + 1 :]]
+            executor.roll_back(adopted.plan, self.plan_of(adopted), self.world, self.journal, others=rest)
 
     @property
     def _discards(self) -> bool:
