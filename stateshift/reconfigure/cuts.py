@@ -46,7 +46,7 @@ def cuts(dataflow: Dataflow, jobs: Sequence[str], units: Iterable[Collection[str
         near = [group for group in gathered if mine & _jobs(whole, group, units)]
         gathered = [group for group in gathered if group not in near]
         gathered.append([*(one for group in near for one in group), component])
-    found = [_cut(whole, group, units) for group in gathered if len(_touched(whole, group, jobs)) > 1]
+    found = [_cut(whole, group, units) for group in gathered if len(_touched(whole, group) & {*jobs}) > 1]
     return tuple(sorted(found, key=lambda cut: min(map(jobs.index, cut.jobs))))
 
 
@@ -93,9 +93,9 @@ def _in_order(dataflow: Dataflow, units: Sequence[Unit]) -> list[list[list[Unit]
 
 
 def _jobs(dataflow: Dataflow, group: Iterable[Component], units: Iterable[Unit]) -> set[Unit]:
-    found = {dataflow[name].job for component in group for name in component.operators}
-    return {unit for unit in units if not found.isdisjoint(unit)}
+    touched = _touched(dataflow, group)
+    return {unit for unit in units if not touched.isdisjoint(unit)}
 
 
-def _touched(dataflow: Dataflow, group: Iterable[Component], jobs: Sequence[str]) -> set[str]:
-    return {job for unit in _jobs(dataflow, group, [(job,) for job in jobs]) for job in unit}
+def _touched(dataflow: Dataflow, group: Iterable[Component]) -> set[str | None]:
+    return {dataflow[name].job for component in group for name in component.operators}
