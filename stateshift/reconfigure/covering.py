@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from stateshift.reconfigure.graph import Graph, groups, marked
+from stateshift.reconfigure.graph import Graph, groups, in_turn, marked
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,7 @@ def _upstream_first(inside: Iterable[int], ends: Iterable[tuple[int, int]]) -> l
     for one, other in ends:
         after[one].append(other)
         waiting_for[other] += 1
-    order = [here for here, count in waiting_for.items() if not count]
-    for here in order:  # grows while it is walked
-        for other in after[here]:
-            waiting_for[other] -= 1
-            if not waiting_for[other]:
-                order.append(other)
+    order = in_turn([here for here, count in waiting_for.items() if not count], waiting_for, after)
     assert len(order) == len(after), "a dataflow with a cycle"
     return order
 

@@ -11,7 +11,7 @@ Nothing here knows what operators do.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from stateshift.reconfigure.dataflow import Dataflow
@@ -50,13 +50,21 @@ def graph_of(dataflow: Dataflow, *, cut: bool = False) -> Graph:
 def topological(graph: Graph) -> list[int] | None:
     """Upstream first; among those that could be next, the one that was named first."""
     waiting_for = [len(before) for before in graph.before]
-    order = [i for i, count in enumerate(waiting_for) if not count]
+    order = in_turn([i for i, count in enumerate(waiting_for) if not count], waiting_for, graph.after)
+    return order if len(order) == len(graph.names) else None
+
+
+def in_turn(
+    first: list[int], waiting_for: dict[int, int] | list[int], after: Mapping[int, Sequence[int]] | Neighbours
+) -> list[int]:
+    """Whoever waits for nobody any more, behind all that it has waited for; `waiting_for` is used up."""
+    order = [*first]
     for here in order:  # grows while it is walked
-        for other in graph.after[here]:
+        for other in after[here]:
             waiting_for[other] -= 1
             if not waiting_for[other]:
                 order.append(other)
-    return order if len(order) == len(graph.names) else None
+    return order
 
 
 def cycles(graph: Graph) -> list[tuple[str, ...]]:
