@@ -47,9 +47,11 @@ class Ran:
             return json.loads(self.out.strip().splitlines()[-1])
 
 
-def stateshift(*arguments: str | Path, cwd: Path, code: int | None = 0, env: Mapping[str, str] | None = None) -> Ran:
+def stateshift(
+    *arguments: str | Path, cwd: Path, code: int | None = 0, env: Mapping[str, str] | None = None, seconds: int = 300
+) -> Ran:
     """The command line, as a user runs it; `code` is what it must end with, None where the scenario looks itself."""
-    return _run([sys.executable, "-m", "stateshift", *map(str, arguments)], cwd, code, env)
+    return _run([sys.executable, "-m", "stateshift", *map(str, arguments)], cwd, code, env, seconds)
 
 
 def job(script: str, *arguments: str | Path, cwd: Path, code: int | None = 0) -> Ran:
@@ -68,7 +70,9 @@ def environment() -> dict[str, str]:
     }
 
 
-def _run(command: list[str], cwd: Path, code: int | None, env: Mapping[str, str] | None) -> Ran:
+def _run(
+    command: list[str], cwd: Path, code: int | None, env: Mapping[str, str] | None, seconds: int = 300
+) -> Ran:
     run = subprocess.run(
         command,
         cwd=cwd,
@@ -77,7 +81,7 @@ def _run(command: list[str], cwd: Path, code: int | None, env: Mapping[str, str]
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=seconds,
     )
     ran = Ran(run.returncode, run.stdout, run.stderr)
     told = f"{' '.join(command[1:])}\nended with {ran.code}, not {code}\n{ran.out[-3000:]}\n{ran.err[-5000:]}"
