@@ -208,6 +208,36 @@ def test_a_rollback_of_a_job_that_has_committed_since_asks_first(ground: Ground)
     assert ground.held(SOURCE) == Checkpoint().files()
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_rollback_starts_the_job_where_it_was_before_it_tidies_up(ground: Ground, killed: bool) -> None:
+    """A large image takes long to remove, and nobody can see it any more. Whoever is interrupted there starts no second
+    job when it goes on."""
+    ground.write()
+    ground.cluster.run("orders", SOURCE)
+    going_on(ground)
+    ground.apply(running_spec())
+    there: list[set[str]] = []
+
+    def look(submission: Submission) -> None:
+        assert ground.held(SOURCE) == Checkpoint().files(), "nothing keeps the job from its next batch"
+        there.append(set(ground.held(TARGET)))
+        if killed:
+            doors.stop.set()
+
+    ground.cluster._on_start, doors = look, ground.doors
+    if killed:
+        with pytest.raises(Interrupted):
+            migration.rollback(ground.workdir(), doors, True)
+        assert ground.held(TARGET)
+        ground.resume()
+    else:
+        ground.rollback(discard_progress=True)
+    (seen,) = there
+    state = {path for path in Checkpoint().files() if path.startswith("state/") and path.endswith(".delta")}
+    assert seen & state and not seen & {"metadata", "commits/2"}
+    assert not ground.held(TARGET) and not ground.locks()
+
+
 def stopped_in_its_first_batch(ground: Ground) -> None:
     """A job that ends its batch before it stops, and a run that waits for that batch in vain."""
     ground.write()

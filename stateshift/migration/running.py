@@ -39,16 +39,19 @@ from stateshift.migration.refusing import FROM_THE_START, CommittedSince, Refusi
 from stateshift.migration.together import waves
 from stateshift.migration.warming import Warming
 from stateshift.migration.working import stale
-from stateshift.plan import WHILE_IT_RUNS, Plan
+from stateshift.plan import PHASES, WHILE_IT_RUNS, PhaseName, Plan
 from stateshift.report import Report, summarize
 from stateshift.spec import JobSpec
-from stateshift.step import AwaitProgress, SubmitJob
+from stateshift.step import AwaitProgress, FenceSource, MoveFiles, SubmitJob
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.workdir import Workdir
 
 # What became of a job that has to be started once more.
 OVER = (JobState.FAILED, JobState.ABSENT)
+
+# The phases that fill a target which nobody sees yet.
+WRITING: tuple[PhaseName, ...] = ("copy", "transform", "compare")
 
 
 def proposal_of(workdir: Workdir) -> Proposal:
@@ -216,7 +219,8 @@ class Run(Halting):
         return self._report()
 
     def _undo(self, plans: Sequence[PlanProgress]) -> None:
-        """All jobs are stopped and asked before any image is touched: what cannot be taken back is whole."""
+        """All jobs are stopped and asked before any image is touched: what cannot be taken back is whole. What takes
+        long, and keeps no job from running where it was, comes last."""
         left = [adopted for adopted in reversed(plans) if not adopted.undone]
         self.refusing.from_another_job(adopted for adopted in left if is_whole(adopted))
         for adopted in left if not self._discards else ():
@@ -228,9 +232,10 @@ class Run(Halting):
         for adopted in (self.journal.progress.plans[one.plan] for one in left):
             if is_only_stopped(adopted):
                 self.refusing.since_it_was_asked_to_stop(adopted, self._discards)
-        for number, adopted in enumerate(left):
-            rest = [(one.plan, self.plan_of(one)) for one in left[number + 1 :]]
-            executor.roll_back(adopted.plan, self.plan_of(adopted), self.world, self.journal, others=rest)
+        for phases in (_in_the_way, lambda plan: PHASES):
+            for number, adopted in enumerate(left):
+                plan, rest = self.plan_of(adopted), [(one.plan, self.plan_of(one)) for one in left[number + 1 :]]
+                executor.roll_back(adopted.plan, plan, self.world, self.journal, phases(plan), others=rest)
 
     @property
     def _discards(self) -> bool:
@@ -372,6 +377,14 @@ class Run(Halting):
 def _was_stopped(submit: StepProgress | None) -> bool:
     """Whether what a step had started was stopped to be taken back, and is not yet started again."""
     return submit is not None and (submit.state == "undone" or (submit.state == "started" and submit.stopped))
+
+
+def _in_the_way(plan: Plan) -> Sequence[PhaseName]:
+    """What has to be taken back before the job may run where it was. Files that lie in the target, and that nobody can
+    see any more, need not be."""
+    brought = [step for phase in plan.phases if phase.name in WRITING for step in phase.steps]
+    there = plan.target == plan.source or any(isinstance(step, FenceSource | MoveFiles) for step in brought)
+    return PHASES if there else tuple(name for name in PHASES if name not in WRITING)
 
 
 def _names(wave: Iterable[JobSpec]) -> tuple[str, ...]:
