@@ -9,7 +9,7 @@ import pytest
 
 from stateshift import migration
 from stateshift.clusters.protocol import JobState, StopRequest, Submission
-from stateshift.errors import ClusterError, Interrupted, PlanError
+from stateshift.errors import ClusterError, Interrupted, PlanError, SpecError
 from stateshift.formats.marks import INDEX, decode_index, fence_owner
 from stateshift.spec import parse_spec
 from stateshift.step import CompareImages
@@ -133,11 +133,29 @@ def test_jobs_move_one_after_the_other_in_the_order_of_the_spec(ground: Ground) 
 @pytest.mark.row("IS-3")
 def test_one_job_of_several_is_chosen_by_its_name(ground: Ground) -> None:
     ground.write()
-    proposal = migration.propose(spec_of(), ground.doors, ground.workdir(), "orders")
+    proposal = migration.propose(spec_of(), ground.doors, ground.workdir(), ["orders"])
     assert [plan.job for plan in proposal.plans] == ["orders"]
-    with pytest.raises(PlanError, match="has no job 'other'") as caught:
-        migration.propose(spec_of(), ground.doors, ground.workdir(), "other")
+    with pytest.raises(SpecError, match="has no job 'other'") as caught:
+        migration.propose(spec_of(), ground.doors, ground.workdir(), ["other"])
     assert "orders" in (caught.value.hint or "")
+
+
+def test_of_a_saved_plan_only_what_was_planned_is_carried_out(ground: Ground) -> None:
+    ground.write()
+    ground.write(location="file:///here/second")
+    jobs = [
+        {"name": name, "checkpoint_location": source, "remote_location": f"file:///there/{name}"}
+        for name, source in (("orders", SOURCE), ("second", "file:///here/second"))
+    ]
+    spec = parse_spec(json.dumps({"version": 1, "engine": "spark", "jobs": jobs}))
+    saved = migration.propose(spec, ground.doors, ground.workdir(), ["second"])
+    with pytest.raises(PlanError, match="nothing was planned for 'orders'"):
+        saved.jobs(["orders"])
+    assert [job.job for job in ground.apply(saved).jobs] == ["second"]
+    assert ground.held("file:///there/second") and not ground.held("file:///there/orders")
+    both = migration.propose(spec, ground.doors, ground.workdir("planning"), ["orders", "second"])
+    assert [job.name for job in both.jobs()] == ["orders", "second"]
+    assert [plan.job for plan in both.of_jobs(["orders"]).plans] == ["orders"]
 
 
 # ---- resume, roll back, verify

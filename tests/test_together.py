@@ -586,10 +586,12 @@ def test_one_job_of_a_cut_is_not_moved_alone(tmp_path: Path) -> None:
     ground = made(tmp_path)
     for only in ("first", "third"):
         with pytest.raises(PlanError, match="by the spec's dataflow they move together"):
-            migration.propose(read(THROUGH), ground.doors, ground.workdir("planning"), only)
-    assert {plan.job for plan in migration.propose(read(THROUGH), ground.doors, ground.workdir("p"), "second").plans}
-    with pytest.raises(PlanError, match="has no job 'secnd', did you mean 'second'"):
-        migration.propose(read(THROUGH), ground.doors, ground.workdir("planning"), "secnd")
+            migration.propose(read(THROUGH), ground.doors, ground.workdir("planning"), [only])
+    assert {plan.job for plan in migration.propose(read(THROUGH), ground.doors, ground.workdir("p"), ["second"]).plans}
+    plans = migration.propose(read(THROUGH), ground.doors, ground.workdir("p"), ["third", "first"]).plans
+    assert {plan.job for plan in plans} == {"first", "third"}
+    with pytest.raises(SpecError, match="has no job 'secnd', did you mean 'second'"):
+        migration.propose(read(THROUGH), ground.doors, ground.workdir("planning"), ["secnd"])
 
 
 def test_what_a_dataflow_names_is_looked_for_beside_it(tmp_path: Path) -> None:

@@ -476,7 +476,7 @@ def test_an_operator_that_no_job_takes_is_named_and_may_be_waived(flow: Ground) 
 def test_jobs_that_divide_a_workflow_do_not_move_alone(flow: Ground) -> None:
     spec = parse_spec(json.dumps(divided()))
     with pytest.raises(PlanError, match="'left' shares its source with 'right'"):
-        migration.propose(spec, flow.doors, flow.workdir(), "left")
+        migration.propose(spec, flow.doors, flow.workdir(), ["left"])
 
 
 @pytest.mark.parametrize(

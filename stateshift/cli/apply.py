@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, FleetOf, Job, Json, Parallel, Throttle, Verbose, Workdirs, Yes, epilog
+from stateshift.cli.options import WORKDIRS, FleetOf, Jobs, Json, Parallel, Throttle, Verbose, Workdirs, Yes, epilog
 from stateshift.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def command(
     workdir: Annotated[
         str | None, typer.Option("--workdir", metavar="D", help="Keep journal and report here, not in WORKDIRS/<run>.")
     ] = None,
-    job: Job = None,
+    job: Jobs = None,
     parallel: Parallel = None,
     throttle: Throttle = None,
     fleet: FleetOf = None,
@@ -61,29 +61,28 @@ def command(
     from stateshift.workdir import Workdir
 
     terminal = Terminal.of(context, json, verbose)
-    asked = request.read(spec)
-    saved = isinstance(asked, migration.Proposal)
+    asked, only = request.read(spec), job or []
     wanted = request.overridden(asked.spec if isinstance(asked, migration.Proposal) else asked, parallel, throttle)
     if continuous:
-        wanted = request.kept_fresh(wanted, job)
-    if continuous and saved:
-        asked, saved = wanted, False  # what was saved stops its jobs
+        wanted = request.kept_fresh(wanted, only)
+        asked = wanted  # what was saved stops its jobs
     refuse_no_master(fleet)
     if not yes and not terminal.someone_there:
         confirm(terminal, "", yes)  # before the reading, which may take a while
-    names = [one.name for one in migration.jobs_of(wanted, job)]
+    jobs = asked.jobs(only) if isinstance(asked, migration.Proposal) else migration.jobs_of(wanted, only)
+    names = [one.name for one in jobs]
     run = run_name(names, time.time(), os.urandom(2))
     place = Workdir(workdir or os.path.join(workdirs, run))
     refuse_another(place)
     if isinstance(asked, migration.Proposal):
         proposed = replace(asked, spec=wanted)
     else:
-        proposed = migration.propose(wanted, terminal.doors(), place, job)
-    shown = _only(proposed, job) if saved else proposed
-    terminal.talk(render_plan.brief(shown) if yes and not verbose else render_plan.proposal(shown, verbose))
+        proposed = migration.propose(wanted, terminal.doors(), place, only)
+    proposed = proposed.of_jobs(names)
+    terminal.talk(render_plan.brief(proposed) if yes and not verbose else render_plan.proposal(proposed, verbose))
     refuse_refused(proposed)
     confirm(terminal, "carry this out?", yes)
-    return carry_out(terminal, place, lambda doors: migration.apply(proposed, run, place, doors, job), wanted, fleet)
+    return carry_out(terminal, place, lambda doors: migration.apply(proposed, run, place, doors), wanted, fleet)
 
 
 def refuse_no_master(fleet: str | None) -> None:
@@ -99,13 +98,6 @@ def run_name(jobs: list[str], now: float, random: bytes) -> str:
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
     slug = re.sub(r"[^a-z0-9]+", "-", (jobs[0] if jobs else "").lower()).strip("-")[:32].strip("-") or "run"
     return f"{stamp}-{slug}-{random.hex()}"
-
-
-def _only(proposed: Proposal, job: str | None) -> Proposal:
-    """The saved plans of this one job, to be shown."""
-    from dataclasses import replace
-
-    return proposed if job is None else replace(proposed, plans=tuple(p for p in proposed.plans if p.job == job))
 
 
 def refuse_refused(proposed: Proposal, typed: bool = False) -> None:

@@ -27,7 +27,9 @@ def names_in(text: str) -> list[str]:
 Json = Annotated[bool, typer.Option("--json", envvar="STATESHIFT_JSON", help="One JSON document on stdout.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where nobody can be asked.")]
-Job = Annotated[str | None, typer.Option("--job", metavar="NAME", help="Only this job of the spec.")]
+Jobs = Annotated[
+    list[str] | None, typer.Option("--job", metavar="NAME", help="Only this job of the spec; several times.")
+]
 WorkdirOf = Annotated[str, typer.Argument(metavar="WORKDIR", help="The workdir of a run (see: stateshift runs).")]
 Location = Annotated[str, typer.Argument(metavar="LOCATION", help="A URL or a local path.")]
 Workdirs = Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stateshift.cli.options import WORKDIRS, Job, Json, Parallel, Throttle, Verbose, Workdirs, epilog
+from stateshift.cli.options import WORKDIRS, Jobs, Json, Parallel, Throttle, Verbose, Workdirs, epilog
 from stateshift.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def command(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Save the plan for `stateshift apply FILE`.")
     ] = None,
-    job: Job = None,
+    job: Jobs = None,
     parallel: Parallel = None,
     throttle: Throttle = None,
     workdirs: Workdirs = WORKDIRS,
@@ -45,10 +45,12 @@ def command(
     terminal = Terminal.of(context, json, verbose)
     if output is not None:
         _refuse_output(spec, output)  # before the reading, which may take a while
-    asked = request.read(spec)
+    asked, only = request.read(spec), job or []
     if not isinstance(asked, Proposal):
         asked = request.overridden(asked, parallel, throttle)
-        asked = propose(asked, terminal.doors(), Workdir(os.path.join(workdirs, "plan")), job)
+        asked = propose(asked, terminal.doors(), Workdir(os.path.join(workdirs, "plan")), only)
+    else:
+        asked = asked.of_jobs(job.name for job in asked.jobs(only))
     if json:
         terminal.document(as_json_run.proposal(asked, verbose))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection
 from dataclasses import replace
 
 from stateshift.cli.local import beside, text_of
@@ -42,10 +43,10 @@ def overridden(spec: Spec, parallel: int | None, throttle: str | None) -> Spec:
     return spec if throttle is None else replace(spec, bytes_per_second=rate(throttle))
 
 
-def kept_fresh(spec: Spec, only: str | None) -> Spec:
+def kept_fresh(spec: Spec, only: Collection[str]) -> Spec:
     """The spec of a run that never stops its jobs: what it has brought of them can be started from at any time."""
     for job in spec.jobs:
-        if only in (None, job.name) and job.mode != "warm":
+        if (not only or job.name in only) and job.mode != "warm":
             raise PlanError(f"{job.name} is not brought over while it runs", hint='"mode": "warm" in the spec')
     jobs = tuple(replace(job, cutover=NEVER) if job.mode == "warm" else job for job in spec.jobs)
     return replace(spec, jobs=jobs)

@@ -10,7 +10,7 @@ from stateshift import __version__, executor, plain
 from stateshift.errors import JournalError, PlanError
 from stateshift.journal import Journal, Progress, RollbackStarted, RunResumed, RunStarted, decode_records, fold
 from stateshift.migration.doors import Doors, world_of
-from stateshift.migration.proposing import Proposal, encode_proposal, jobs_of, refuse
+from stateshift.migration.proposing import Proposal, encode_proposal, refuse
 from stateshift.migration.running import Run, proposal_of
 from stateshift.plan import WHILE_IT_RUNS
 from stateshift.report import Report, summarize
@@ -18,10 +18,10 @@ from stateshift.spec import Spec, to_plain_spec
 from stateshift.workdir import Workdir
 
 
-def apply(proposal: Proposal, run: str, workdir: Workdir, doors: Doors, only: str | None = None) -> Report:
+def apply(proposal: Proposal, run: str, workdir: Workdir, doors: Doors) -> Report:
     """Carry out a proposal as a new run. What is found now must still be what the plans were made from."""
     refuse(proposal.plans)
-    jobs = jobs_of(proposal.spec, only)
+    jobs = proposal.jobs()
     workdir.create()
     with workdir.hold():
         journal = Journal(workdir.lines)

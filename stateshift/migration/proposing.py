@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from stateshift import __version__, lock, plain
 from stateshift.clusters.protocol import Cluster, JobState, JobStatus, RunningJob, StopRequest
 from stateshift.engines.registry import Engine, engine
-from stateshift.errors import MissingFile, PlanError, SpecError
+from stateshift.errors import Complaint, MissingFile, PlanError, SpecError
 from stateshift.estimating import estimated, probe
 from stateshift.migration import preflight
 from stateshift.migration.brought import Arrivals, with_arrivals
@@ -52,6 +52,22 @@ class Proposal:
     @property
     def refusals(self) -> tuple[Finding, ...]:
         return tuple(finding for plan in self.plans for finding in plan.refusals)
+
+
+    def jobs(self, only: Collection[str] = ()) -> tuple[JobSpec, ...]:
+        """The jobs to be carried out: all that were planned, or those of them that are named."""
+        planned = {plan.job for plan in self.plans}
+        wanted = jobs_of(self.spec, only or planned)
+        without = [job.name for job in wanted if job.name not in planned]
+        if without:
+            raise PlanError(f"nothing was planned for {', '.join(map(repr, without))}",
+                            hint="plan again: without --job, or with every one that is to move")  # fmt: skip
+        return wanted
+
+    def of_jobs(self, names: Iterable[str]) -> Proposal:
+        """The plans of these alone."""
+        wanted = set(names)
+        return replace(self, plans=tuple(plan for plan in self.plans if plan.job in wanted))
 
 
 def encode_proposal(proposal: Proposal) -> dict[str, Any]:
@@ -197,7 +213,7 @@ def _last_checkpoint(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir) -
     return ask(job.flink.job_ids[0]) if ask is not None else None
 
 
-def propose(spec: Spec, doors: Doors, workdir: Workdir, only: str | None = None) -> Proposal:
+def propose(spec: Spec, doors: Doors, workdir: Workdir, only: Collection[str] = ()) -> Proposal:
     """The plans of the spec's jobs, with estimates. Reads, and changes nothing."""
     plans = []
     throttle = (spec.bytes_per_second, spec.operations_per_second)
@@ -211,25 +227,32 @@ def propose(spec: Spec, doors: Doors, workdir: Workdir, only: str | None = None)
     return Proposal(spec, tuple(plans))
 
 
-def jobs_of(spec: Spec, only: str | None) -> tuple[JobSpec, ...]:
-    """The jobs to work on, in the order in which they move: all, or the one whose name matches (IS-3)."""
-    if only is None:
-        return tuple(job for wave in waves(spec) for job in wave)
-    job = spec.job(only)
-    if job is None:
-        names = sorted(job.name for job in spec.jobs)
-        raise PlanError(f"the spec has no job {only!r}{nearest(only, names)}",
-                        hint=f"--job takes one of: {', '.join(names)}")  # fmt: skip
-    others = sharing(spec, job)
-    if others:
-        raise PlanError(f"{only!r} shares its source with {others[0].name!r}: they move together",
-                        hint="leave out --job, or make a spec of the jobs that move")  # fmt: skip
-    cut = next((cut for cut in cuts_of(spec) if only in cut.jobs), None)
-    if cut is not None:
-        with_it = ", ".join(repr(name) for name in cut.jobs if name != only)
-        raise PlanError(f"{only!r} is stopped at one cut with {with_it}: by the spec's dataflow they move together",
-                        hint="leave out --job, or make a spec of the jobs that move")  # fmt: skip
-    return (job,)
+def jobs_of(spec: Spec, only: Collection[str] = ()) -> tuple[JobSpec, ...]:
+    """The jobs to work on, in the order in which they move: all, or those that are named (IS-3), with all that moves
+    together among them."""
+    names = [job.name for job in spec.jobs]
+    unknown = next((name for name in only if name not in names), None)
+    if unknown is not None:
+        raise SpecError((Complaint("--job", f"the spec has no job {unknown!r}{nearest(unknown, names)}"),),
+                        hint=f"--job takes one of: {', '.join(sorted(names))}")  # fmt: skip
+    jobs = tuple(job for wave in waves(spec) for job in wave if not only or job.name in only)
+    for job in jobs if only else ():
+        _refuse_alone(spec, job, only)
+    return jobs
+
+
+def _refuse_alone(spec: Spec, job: JobSpec, only: Collection[str]) -> None:
+    """A job whose state or whose cut is another's as well."""
+    hint = "leave out --job, or make a spec of the jobs that move"
+    left = [other.name for other in sharing(spec, job) if other.name not in only]
+    if left:
+        raise PlanError(f"{job.name!r} shares its source with {left[0]!r}: they move together", hint=hint)
+    cut = next((cut for cut in cuts_of(spec) if job.name in cut.jobs), None)
+    left = [name for name in cut.jobs if name not in only] if cut is not None else []
+    if left:
+        told = ", ".join(map(repr, left))
+        raise PlanError(f"{job.name!r} is stopped at one cut with {told}: by the spec's dataflow they move together",
+                        hint=hint)  # fmt: skip
 
 
 def _others(job: JobSpec) -> tuple[str, ...]:
