@@ -578,8 +578,9 @@ def test_a_plan_says_whom_it_stops_without_asking(tmp_path: Path) -> None:
     doors = replace(ground.doors, ask_topics=lambda kafka, topics: {"topic": {0: (0, 20)}})
     (cut,) = as_json_run.cuts(migration.propose(read(ring, kafka=BROKERS), doors, ground.workdir("planning")))
     assert cut["blind"] == []
-    (told,) = [str(block) for block in render_plan.proposal(ground.propose(read(ring))) if " one cut" in str(block)]
-    assert "'stopped at one cut: first and second, then third" in told
+    for shown in (render_plan.proposal, render_plan.brief):
+        (told,) = [str(block) for block in shown(ground.propose(read(ring))) if " one cut" in str(block)]
+        assert "'stopped at one cut: first and second, then third" in told
 
 
 def test_one_job_of_a_cut_is_not_moved_alone(tmp_path: Path) -> None:

@@ -23,14 +23,21 @@ def proposal(proposed: Proposal, verbose: bool = False) -> Iterator[Block]:
         if number_:
             yield Gap()
         yield from one_plan(plan, verbose, is_fork(plan, proposed))
-    together = [wave for wave in as_json_run.waves(proposed) if len(wave) > 1]
+    together = list(_together(proposed))
     if together:
         yield Gap()
-        yield from (Line(f"together, phase by phase: {', '.join(wave)}") for wave in together)
-        yield from _cuts(proposed)
+        yield from together
     yield from section("Findings", *findings(_findings(proposed.plans)))
     yield Gap()
     yield pairs(*_summary(proposed), indent=0)
+
+
+def _together(proposed: Proposal) -> Iterator[Block]:
+    """Which jobs move as one, and which of them are stopped in what order."""
+    together = [wave for wave in as_json_run.waves(proposed) if len(wave) > 1]
+    yield from (Line(f"together, phase by phase: {', '.join(wave)}") for wave in together)
+    if together:
+        yield from _cuts(proposed)
 
 
 def _cuts(proposed: Proposal) -> Iterator[Block]:
@@ -60,6 +67,7 @@ def brief(proposed: Proposal) -> Iterator[Block]:
         phases = ", ".join(phase.name for phase in plan.phases) or "nothing"
         title = _title(plan, is_fork(plan, proposed))
         yield Line(f"{title}: {phases} ({many(plan.files, 'file')}, {size(plan.bytes)})", "strong")
+    yield from _together(proposed)
     loud = [finding for finding in _findings(proposed.plans) if finding.level != "note"]
     yield from findings(loud)
 

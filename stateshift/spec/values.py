@@ -183,7 +183,7 @@ def _number(reader: Reader, key: Key, place: Place) -> float | None:
         value = float(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _NUMBER_MAX:
         return float(value)
-    reader.refuse(place, "a number above 0")
+    reader.refuse(place, f"a number above 0, and {_NUMBER_MAX:g} at most")
     return None
 
 

@@ -197,6 +197,27 @@ def test_a_saved_plan_can_be_looked_at_and_applied(tmp_path: Path) -> None:
     assert outside.run("apply", "orders.plan", "--yes").code == 0
 
 
+def test_of_several_jobs_those_are_planned_and_applied_that_are_named(tmp_path: Path) -> None:
+    outside = with_checkpoint()
+    jobs = [{"name": name, "checkpoint_location": SOURCE.replace("orders", name),
+             "remote_location": TARGET.replace("orders", name)} for name in ("orders", "left", "right")]  # fmt: skip
+    for name in ("left", "right"):
+        Checkpoint().write(outside.disk.open(SOURCE.replace("orders", name)))
+    (tmp_path / "spec.json").write_text(json.dumps({"version": 1, "engine": "spark", "jobs": jobs}))
+    named = ("--job", "right", "--job", "orders")
+    planned = outside.run("plan", "spec.json", *named, "-o", "two.plan", "--json").document
+    assert [plan["job"] for plan in planned["plans"]] == ["orders", "right"]
+    shown = outside.run("plan", "two.plan", "--job", "right", "--json").document
+    assert [plan["job"] for plan in shown["plans"]] == ["right"]
+    wrong = outside.run("plan", "spec.json", "--job", "rigth")
+    assert wrong.code == 2 and "did you mean 'right'" in wrong.err
+    missing = outside.run("apply", "two.plan", "--job", "left", "--yes")
+    assert missing.code == 4 and "nothing was planned for 'left'" in missing.err
+    assert outside.run("apply", "two.plan", "--yes").code == 0
+    there = outside.disk.snapshot()
+    assert any("there:8020/ck/right" in path for path in there) and not any("there:8020/ck/left" in p for p in there)
+
+
 @pytest.mark.parametrize("output", ["spec.json", "./spec.json", "folder/../spec.json", "link.json"])
 def test_a_plan_is_never_saved_over_the_spec_it_is_made_from(tmp_path: Path, output: str) -> None:
     outside = with_checkpoint()
