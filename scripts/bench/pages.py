@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -16,6 +17,19 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 def missing(*modules: str) -> tuple[str, ...]:
     """Of what the extra [bench] brings."""
     return tuple(name for name in modules if importlib.util.find_spec(name) is None)
+
+
+def drawing() -> Any:
+    """What pictures are drawn with, where it is installed, and where nobody looks on."""
+    if missing("matplotlib"):
+        print(f"no picture without matplotlib: {sys.executable} -m pip install -e '{ROOT}[bench]'", file=sys.stderr)
+        return None
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    return pyplot
 
 
 def left_alone(page: Path, lacking: Sequence[str]) -> None:
@@ -27,6 +41,7 @@ def left_alone(page: Path, lacking: Sequence[str]) -> None:
 
 def wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, 120, break_on_hyphens=False)
+
 
 def told(values: Sequence[float]) -> str:
     """Their median, and the least and the most of them."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pages import drawing
 from tools import OURS, ROUTES
 
 WRITTEN = "## Where the time goes"
@@ -44,13 +45,8 @@ def as_table(every: Every, left_out: Mapping[str, str], results: Path, python: s
 
 def drawn(every: Every, place: Path) -> None:
     """Bars of the medians, one panel for each route and set; the whiskers are least and most."""
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        print("no picture: matplotlib is not installed")
+    pyplot = drawing()
+    if pyplot is None:
         return
     groups = _groups(every)
     figure, panels = pyplot.subplots(len(groups), 1, figsize=(9, 1 + 2.4 * len(groups)), squeeze=False)

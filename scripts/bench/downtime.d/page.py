@@ -17,6 +17,7 @@ from seen import BUCKET_SECONDS
 from ways import UNTIL, WAYS
 
 sys.path.insert(0, str(ROOT / "scripts" / "bench"))
+from pages import drawing
 from published import beside
 
 RESULTS = ROOT / "scripts" / "bench" / "results" / "downtime.md"
@@ -163,13 +164,8 @@ def spread(values: Sequence[float], digits: int = 1) -> str:
 
 def plotted(every: Every, file: Path) -> None:
     """Which part of the records was later than that, of all rounds; both axes logarithmic."""
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        print("no plot: pip install matplotlib")
+    pyplot = drawing()
+    if pyplot is None:
         return
     cases = by_case(every)
     rows = sorted({case[:2] for case in cases})

@@ -28,6 +28,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # what benches share
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "state.d"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "servers.d"))
 

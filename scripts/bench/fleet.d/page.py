@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pages import drawing
+
 WRITTEN = "## What this shows"
 NAMES = {"many": "1,024 files of 4 KiB: operations", "large": "384 MiB in 16 files: bytes"}
 ORDER = ("one process", "one executor", "two executors", "distcp", "two distcps")
@@ -52,13 +54,8 @@ def _part(every: Every) -> Iterator[str]:
 
 
 def drawn(every: Every, place: Path) -> None:
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        print("no picture: matplotlib is not installed")
+    pyplot = drawing()
+    if pyplot is None:
         return
     names = [name for name in NAMES if any(one.set == name for one in every)]
     figure, panels = pyplot.subplots(len(names), 1, figsize=(8, 1 + 2 * len(names)), squeeze=False)

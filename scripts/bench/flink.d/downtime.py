@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import median
 
 from ground import CHECKPOINT_MS, PAYLOAD, PER_SECOND, ROOT, STEADY_SECONDS, Ground, keys_of
-from pages import reached, told
+from pages import drawing, reached, told
 from published import beside
 
 from stateshift.journal import decode_records, fold
@@ -163,13 +163,8 @@ def table(found: Sequence[Measured], size: int, held: int) -> str:
 
 def plotted(every: Mapping[int, Sequence[Measured]], file: Path) -> None:
     """What the gap of each way is made of, by size."""
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
-    except ImportError:
-        print("no plot: pip install matplotlib")
+    pyplot = drawing()
+    if pyplot is None:
         return
     figure, axes = pyplot.subplots(1, len(every), figsize=(3.4 * len(every), 3.2), squeeze=False)
     for axis, (size, found) in zip(axes[0], every.items(), strict=True):

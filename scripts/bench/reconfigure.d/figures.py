@@ -10,6 +10,7 @@ from typing import Any
 from curves import COLOURS, Axis, Curves, curve, legend_on, plotted
 from experiments import REPLACED_SECONDS, SURGE_SECONDS, SWEEPS, latencies
 from measuring import Measured
+from pages import drawing
 from paper import DELAYS_MS, TABLE_3
 
 from stateshift.reconfigure.schedulers import SCHEDULERS
@@ -60,11 +61,7 @@ def in_letters(figure: Figure) -> Iterator[str]:
 
 
 def picture(figures: list[Figure], place: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    pyplot = drawing()
     canvas, grid = pyplot.subplots(2, 3, figsize=(15, 9))
     panels = [grid[0][0], *grid[1], grid[0][1]]
     for panel in grid[1][1:]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from curves import Axis, Curves, curve, legend_on, plotted
+from pages import drawing
 from paper import FLAT_UP_TO, LOWER_BY, SLOPES
 
 from stateshift.strategies.sweeps import Point
@@ -51,11 +52,7 @@ def in_letters(curves: Curves, x: Axis) -> Iterator[str]:
 
 
 def picture(sweeps: Mapping[str, Points], rates: Points, place: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    pyplot = drawing()
     canvas, (first, second) = pyplot.subplots(2, 4, figsize=(18, 9))
     for panel in (*first[1:3], *second[:3]):
         panel.sharey(first[0])
