@@ -89,6 +89,10 @@ def test_the_job_continues_at_another_root_without_loss_or_duplicates(
     assert report["state"] == "finished"
     after = content_of(here.folder)
     assert {path: after.get(path) for path in before} == before, "the source was modified"
+    logs = {path.name for path in (here.checkpoint / "sources" / "0").glob("[0-9]*")}
+    last_two = sorted((int(name.split(".")[0]) for name in logs if name.endswith(".compact")), reverse=True)[:2]
+    needed = {name for name in logs if int(name.split(".")[0]) >= last_two[-1]}
+    assert {path.name for path in (there.checkpoint / "sources" / "0").glob("[0-9]*")} == needed < logs
 
     here.folder.rename(tmp_path / "gone")  # nothing may go on reading or writing where the job was
     rows = there.feed(7, 12)

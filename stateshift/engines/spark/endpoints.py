@@ -41,8 +41,11 @@ SINCE = (
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
+    """`logs` are the sources' own files that a restart may read."""
+
     endpoints: tuple[Endpoint, ...]
     embedded: tuple[EmbeddedPath, ...]
+    logs: tuple[str, ...] = ()
 
 
 def endpoints_of(reading: Reading, source_files: list[str], offsets: tuple[SourceOffset, ...]) -> Endpoints:
@@ -52,7 +55,7 @@ def endpoints_of(reading: Reading, source_files: list[str], offsets: tuple[Sourc
         parts = path.split("/")
         if len(parts) == 3:
             logs.setdefault(parts[1], []).append(path)
-    endpoints, embedded = [], list[EmbeddedPath]()
+    endpoints, embedded, needed = [], list[EmbeddedPath](), set(source_files)
     for source in offsets:
         index, offset = source.source, _json(source.offset or "")
         kind = _kind(offset, bool(logs.get(index)))
@@ -64,9 +67,11 @@ def endpoints_of(reading: Reading, source_files: list[str], offsets: tuple[Sourc
                          "(a stream that is joined with itself has one log), or its log is lost")  # fmt: skip
         elif kind == "file":
             _require_log(reading, index, offset, logs.get(index, []))
-            for places in reading.each(sorted(logs.get(index, [])), _places):
+            first = _first_needed(logs.get(index, []), offset)
+            needed -= {path for path in logs.get(index, []) if 0 <= _number(path) < first}
+            for places in reading.each(sorted(needed & set(logs.get(index, []))), _places):
                 embedded += places
-    return Endpoints(tuple(endpoints), tuple(embedded))
+    return Endpoints(tuple(endpoints), tuple(embedded), tuple(sorted(needed)))
 
 
 def _is_shared(index: str, offsets: tuple[SourceOffset, ...], logs: Mapping[str, list[str]]) -> bool:
@@ -151,17 +156,30 @@ def topics_of(offset: Any) -> dict[str, dict[int, int]]:
 
 def _require_log(reading: Reading, index: str, offset: Any, paths: list[str]) -> None:
     """The log of a file source must reach the offset without a hole: from its newest compaction on."""
-    wanted = offset.get("logOffset") if isinstance(offset, dict) else None
-    if not isinstance(wanted, int) or wanted < 0:
-        return
+    wanted = _log_offset(offset)
     names = {path.rsplit("/", 1)[-1] for path in paths}
-    compacted = [number for number in map(_number, names) if f"{number}.compact" in names]
-    base = max((c for c in compacted if c <= wanted), default=-1)
-    for batch in range(base + 1, wanted + 1):
+    for batch in range(max(_compacted(paths, wanted), default=-1) + 1, wanted + 1):
         if str(batch) not in names and f"{batch}.compact" not in names:
             path = f"sources/{index}/{batch}"
             reading.refuse(f"{reading.path(path)} is missing: the source's log has to reach {wanted}", path)
             return
+
+
+def _first_needed(paths: list[str], offset: Any) -> int:
+    """From where on a restart may read the log of a file source. Everything before a compaction stands in it; by two of
+    them Spark knows how often to compact, where of one alone it goes by its configuration."""
+    return min(_compacted(paths, _log_offset(offset))[-2:], default=0)
+
+
+def _log_offset(offset: Any) -> int:
+    """The last batch of its log that a file source has read; -1 where that is none, or not told."""
+    told = offset.get("logOffset") if isinstance(offset, dict) else None
+    return told if isinstance(told, int) else -1
+
+
+def _compacted(paths: list[str], wanted: int) -> list[int]:
+    """The compactions that do not go beyond a batch."""
+    return sorted(n for path in paths if path.endswith(".compact") and 0 <= (n := _number(path)) <= wanted)
 
 
 def _places(reading: Reading, path: str) -> list[EmbeddedPath]:

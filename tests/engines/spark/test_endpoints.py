@@ -81,6 +81,20 @@ def test_a_compaction_stands_for_all_that_came_before_it() -> None:
     assert image.embedded[0] == EmbeddedPath("sources/0/2.compact", "file:///in", 3, "source")
 
 
+def test_of_a_source_log_a_restart_needs_the_last_two_compactions_and_what_came_since() -> None:
+    """Two, since Spark tells by them how often to compact. One that goes beyond the commit does not count."""
+    files = Checkpoint(batches=10, inputs="file:///in").files()
+    for number in (2, 5, 8):
+        files[f"sources/0/{number}.compact"] = files.pop(f"sources/0/{number}")
+    files["sources/0/11.compact"] = files["sources/0/8.compact"]
+    files["sources/0/notes"] = b""
+    for gone in (("sources/0/0",), ()):  # tidied away by Spark, or not yet
+        image = image_of(Checkpoint(batches=10), **{p: c for p, c in files.items() if p not in gone})
+        needed = [path.removeprefix("sources/0/") for path in image.needed if path.startswith("sources/")]
+        assert sorted(needed) == ["11.compact", "5.compact", "6", "7", "8.compact", "9", "notes"]
+        assert {place.file for place in image.embedded} == {f"sources/0/{n}" for n in needed if n != "notes"}
+
+
 def test_a_missing_sources_folder_is_refused() -> None:
     files = Checkpoint(inputs="file:///in").files()
     logs = [path for path in files if path.startswith("sources/")]

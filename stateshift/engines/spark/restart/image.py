@@ -12,7 +12,7 @@ from typing import Any
 
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import partitions_of
-from stateshift.engines.spark.endpoints import endpoints_of, written_by
+from stateshift.engines.spark.endpoints import Endpoints, endpoints_of, written_by
 from stateshift.engines.spark.reading import Reading
 from stateshift.engines.spark.restart.found import Found, sorted_by_kind
 from stateshift.engines.spark.restart.operators import (
@@ -61,7 +61,7 @@ def surveyed_image(
         planned=planned,
         operators=operators,
         shards=shards,
-        needed=_needed(reading, found, shards, epoch, planned),
+        needed=_needed(reading, found, ends, shards, epoch, planned),
         first_read=() if epoch is None else tuple(
             reading.path(p) for p in layout.first_read(epoch, planned if planned == epoch + 1 else None)
         ),
@@ -169,15 +169,16 @@ def _commit(reading: Reading, epoch: int | None) -> Uuids:
 
 
 def _needed(
-    reading: Reading, found: Found, shards: tuple[ShardFiles, ...], epoch: int | None, planned: int | None
-) -> tuple[str, ...]:
+    reading: Reading, found: Found, ends: Endpoints, shards: tuple[ShardFiles, ...], epoch: int | None,
+    planned: int | None,
+) -> tuple[str, ...]:  # fmt: skip
     """Every path a restart reads. Spark's own checksums stay with the bytes they describe; Hadoop's are not needed."""
     if epoch is None:
         return ()
     logs = set(layout.first_read(epoch, planned if planned == epoch + 1 else None))
     there = {layout.offset_path(b) for b in found.offsets} | {layout.commit_path(b) for b in found.commits}
     there |= {layout.METADATA} if found.metadata else set()
-    paths = {reading.path(path) for path in (logs & there) | set(found.sources)}
+    paths = {reading.path(path) for path in (logs & there) | set(ends.logs)}
     paths |= {reading.path(path) for path in files_of_operators(found, epoch)}
     paths |= {path for shard in shards for path in shard.files}
     crcs = {reading.path(path) for path in found.spark_crcs}
