@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ground import PARTITIONS, ROOT
+from ground import PARTITIONS, ROOT, UNDER_WAY_MB
 from seen import BUCKET_SECONDS
 from ways import UNTIL, WAYS
 
@@ -68,8 +68,9 @@ def header(every: Every) -> list[str]:
     told = (
         f"`./scripts/bench/downtime` on {os.cpu_count()} cores and {memory:.0f} GB, Linux, Python "
         f"{platform.python_version()}: a real Spark (local[2], a driver that is its own executor) with {PARTITIONS} "
-        "partitions of state on one of two HDFS, all on this machine, which reads 100 records a second from files. It "
-        "is moved to the other HDFS and back, each way in turn. *restart* stops it by the marker and starts it on the "
+        "partitions of state on one of two HDFS, all on this machine, which reads 100 records a second from files (and "
+        f"tidies up every 10 s, with less than {UNDER_WAY_MB} MB: it lives for a minute at a time). It is "
+        "moved to the other HDFS and back, each way in turn. *restart* stops it by the marker and starts it on the "
         f"same checkpoint; *move* stops, copies, compares, starts; *warm* brings it over while it runs (`{UNTIL}`); "
         "*prepare* has the new application up before the halt, too. Medians of the rounds, and (least / most), in "
         "seconds. The gap is how long nothing came out, and *stop* to *load* are all of it, each to the end of its "
