@@ -186,9 +186,9 @@ def _places(reading: Reading, path: str) -> list[EmbeddedPath]:
     """The directories one log file names, with the number of files in each."""
     folders: dict[str, int] = {}
     try:
-        for entry in source_log.decode_source_log(reading.chunks(path)):
-            folder = decode_location(entry.path.rsplit("/", 1)[0])
-            folders[folder] = folders.get(folder, 0) + 1
+        for spelled, count in source_log.folders_of(reading.chunks(path)).items():
+            folder = decode_location(spelled)
+            folders[folder] = folders.get(folder, 0) + count
     except FormatError as error:
         reading.refuse(f"{reading.path(path)} is damaged: {error.fact}", path, error.offset or 0)
     except MissingFile:

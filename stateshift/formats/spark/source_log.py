@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -29,6 +30,7 @@ WhenUnmapped = Literal["refuse", "keep"]
 
 _WHAT = "a log of files"
 # Unescaped quotes end a JSON string, so this can only begin at a real key of a flat object.
+_PLAIN = re.compile(rb'\{"path":"([!#-\[\]-~]+)/[!#-.0-\[\]-~]*","timestamp":\d+,"batchId":\d+\}')
 _PATH = re.compile(r'"path"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
@@ -46,6 +48,20 @@ def decode_source_log(chunks: Iterable[bytes]) -> Iterator[LogEntry]:
         if text:
             fields = decode_object(text, _WHAT, offset)
             yield LogEntry(_path_of(fields, offset), fields, offset)
+
+
+def folders_of(chunks: Iterable[bytes]) -> dict[str, int]:
+    """How many entries lie in each folder, as the log spells it. A compaction may hold millions: what is written as
+    Spark writes it, with nothing to unescape, is not decoded further."""
+    plain, found = Counter[bytes](), Counter[str]()
+    for offset, line in _lines(chunks):
+        match = _PLAIN.fullmatch(line)
+        if match is not None:
+            plain[match[1]] += 1
+        elif line:
+            fields = decode_object(decode_text(line, _WHAT, offset), _WHAT, offset)
+            found[_path_of(fields, offset).rsplit("/", 1)[0]] += 1
+    return dict(found + Counter({folder.decode("ascii"): count for folder, count in plain.items()}))
 
 
 def encode_source_log(entries: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
@@ -94,6 +110,10 @@ def encode_initial_offset(text: str, kind: Literal["kafka", "rate"]) -> bytes:
 
 
 def _entry_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
+    return ((offset, decode_text(line, _WHAT, offset)) for offset, line in _lines(chunks))
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     """Every line after the version line. A newline at the end shows as an empty last line, so that it is kept."""
     first, ended_by_newline, end = True, False, 0
 
@@ -110,11 +130,11 @@ def _entry_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
             decode_version(line, VERSIONS, _WHAT)
             first = False
         else:
-            yield offset, decode_text(line, _WHAT, offset)
+            yield offset, line
     if first:
         raise FormatError(f"{_WHAT} is empty", None, 0)
     if ended_by_newline:
-        yield end, ""
+        yield end, b""
 
 
 def _moved(text: str, offset: int, relocation: Relocation, unmapped: WhenUnmapped) -> str:

@@ -1,4 +1,6 @@
 import contextlib
+import json
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from stateshift.formats.spark.source_log import (
     decode_source_log,
     encode_initial_offset,
     encode_source_log,
+    folders_of,
     rewrite_source_log,
     source_kind,
 )
@@ -36,6 +39,45 @@ def test_entries_are_read_with_their_offsets():
     )
     assert second.path == 'file:///in/c"d.json'
     assert LOG[second.offset : second.offset + 2] == b"{ "
+
+
+SPELLED = st.sampled_from(["file:/a", "hdfs://nn/in put", "s3a://b/é", 'c"d', "back\\slash", "", "/", "%2F", "~!#[]{}"])
+
+
+@given(
+    st.lists(st.tuples(SPELLED, st.text(max_size=3), st.integers(-1, 10**15)), max_size=12),
+    st.sampled_from([(",", ":"), (", ", ": ")]),
+    st.booleans(),
+    st.integers(1, 40),
+)
+def test_folders_are_counted_as_the_entries_name_them(entries, separators, escaped, size):
+    """By the short way and by the long one, whatever is in a path."""
+    told = [{"path": f"{folder}/{name}", "timestamp": time, "batchId": 3} for folder, name, time in entries]
+    lines = [json.dumps(fields, separators=separators, ensure_ascii=escaped) for fields in told]
+    content = "\n".join(["v1", *lines]).encode("utf-8", "surrogatepass")
+    pieces = [content[start : start + size] for start in range(0, len(content), size)]
+    try:
+        wanted = Counter(entry.path.rsplit("/", 1)[0] for entry in decode_source_log(pieces))
+    except FormatError as error:  # half of a surrogate pair
+        with pytest.raises(FormatError) as caught:
+            folders_of(pieces)
+        assert caught.value.offset == error.offset
+    else:
+        assert folders_of(pieces) == wanted
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b'{"path":"a/b","timestamp":1,"batchId":}', b'{"path":"a/b","timestamp":1}x', b"[]",
+     b'{"path":"\xff/b","timestamp":1,"batchId":1}', b'{"path":"","timestamp":1,"batchId":1}'],
+)  # fmt: skip
+def test_a_damaged_entry_is_refused_where_folders_are_counted_as_where_entries_are_read(line):
+    content = LOG + b"\n" + line
+    with pytest.raises(FormatError) as wanted:
+        list(decode_source_log([content]))
+    with pytest.raises(FormatError) as caught:
+        folders_of([content])
+    assert (caught.value.fact, caught.value.offset) == (wanted.value.fact, wanted.value.offset)
 
 
 def test_only_the_paths_change():
