@@ -123,7 +123,7 @@ DAMAGES: dict[str, Damage] = {
     "a bit of the query's id": Damage(HDFS, "metadata", flipped(0), "is not JSON", 0),
     "a bit of a schema": Damage(HDFS, SCHEMA, flipped(1), "does not begin with a version", 0),
     "a bit of an operator's metadata": Damage(HDFS, TOLD, flipped(3), "is not JSON", level="warn"),
-    "a bit of a source's log": Damage("files", "sources/0/0", flipped(3), "is not JSON", 3),
+    "a bit of a source's log": Damage("files", "sources/0/3", flipped(3), "is not JSON", 3),
     # a truncation
     "half a snapshot": Damage(HDFS, SNAPSHOT, half, "ends early"),
     "half an SST": Damage(ROCKS, SST, half, "bytes is .* long|cut off"),
@@ -132,7 +132,7 @@ DAMAGES: dict[str, Damage] = {
     "half an offset log": Damage(HDFS, "offsets/5", half, "is not JSON|names no source"),
     "half a schema": Damage(HDFS, SCHEMA, half, "ends early"),
     "half an operator's metadata": Damage(HDFS, TOLD, half, "is not JSON", level="warn"),
-    "half a source's log": Damage("files", "sources/0/0", half, "is not JSON"),
+    "half a source's log": Damage("files", "sources/0/3", half, "is not JSON"),
     "an empty snapshot": Damage(HDFS, SNAPSHOT, lambda _: b"", "ends early", 0),
     "an empty commit": Damage(HDFS, "commits/5", lambda _: b"", "does not begin with a version", 0),
     # a number that claims too much
@@ -158,7 +158,7 @@ DAMAGES: dict[str, Damage] = {
     # a newer Spark
     "an offset log of a newer Spark": Damage(HDFS, "offsets/5", text("v1\n", "v3\n"), "format version v3", 0),
     "a commit of a newer Spark": Damage(HDFS, "commits/5", text("v1\n", "v4\n"), "format version v4", 0),
-    "a source's log of a newer Spark": Damage("files", "sources/0/0", text("v1\n", "v2\n"), "format version v2", 0),
+    "a source's log of a newer Spark": Damage("files", "sources/0/3", text("v1\n", "v2\n"), "format version v2", 0),
     "an operator of a newer Spark": Damage(HDFS, TOLD, text("v1\n", "v3\n"), "format version v3", level="warn"),
     "a schema of a newer Spark": Damage(HDFS, SCHEMA, lambda c: c.replace(b"v2", b"v4", 1), "format version v4", 0),
     "a changelog of a newer Spark": Damage(
@@ -276,10 +276,10 @@ def test_a_snapshot_that_disagrees_with_its_deltas_is_told_with_the_other_state(
 def test_what_a_file_says_cannot_move_the_cursor() -> None:
     """Text from inside files is shown as text."""
     files = contents(NEWEST["files"])
-    lines = files["sources/0/0"].split(b"\n")
+    lines = files["sources/0/3"].split(b"\n")
     entry = json.loads(lines[1])
     lines[1] = json.dumps({**entry, "path": "file:///in/\x1b[2Jgone/f.json"}).encode()
-    told = outside({**files, "sources/0/0": b"\n".join(lines)}).run("inspect", SOURCE)
+    told = outside({**files, "sources/0/3": b"\n".join(lines)}).run("inspect", SOURCE)
     assert told.code == 0
     assert "\x1b" not in told.out and "\\x1b[2Jgone" in told.out
 
