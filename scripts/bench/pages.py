@@ -12,6 +12,7 @@ from statistics import median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+INSTALL = f"{sys.executable} -m pip install -e '{ROOT}[bench]'"
 
 
 def missing(*modules: str) -> tuple[str, ...]:
@@ -22,7 +23,7 @@ def missing(*modules: str) -> tuple[str, ...]:
 def drawing() -> Any:
     """What pictures are drawn with, where it is installed, and where nobody looks on."""
     if missing("matplotlib"):
-        print(f"no picture without matplotlib: {sys.executable} -m pip install -e '{ROOT}[bench]'", file=sys.stderr)
+        print(f"no picture without matplotlib: {INSTALL}", file=sys.stderr)
         return None
     import matplotlib
 
@@ -36,7 +37,7 @@ def left_alone(page: Path, lacking: Sequence[str]) -> None:
     """Say that the page in the checkout stays as it was, and how to get what is missing."""
     place = page.relative_to(ROOT)
     print(f"not installed: {', '.join(lacking)}; {place} and {place.stem}.png are left as they were", file=sys.stderr)
-    print(f"hint: {sys.executable} -m pip install -e '{ROOT}[bench]'", file=sys.stderr)
+    print(f"hint: {INSTALL}", file=sys.stderr)
 
 
 def wrapped(text: str) -> list[str]:

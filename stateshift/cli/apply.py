@@ -69,16 +69,16 @@ def command(
     refuse_no_master(fleet)
     if not yes and not terminal.someone_there:
         confirm(terminal, "", yes)  # before the reading, which may take a while
-    jobs = asked.jobs(only) if isinstance(asked, migration.Proposal) else migration.jobs_of(wanted, only)
-    names = [one.name for one in jobs]
-    run = run_name(names, time.time(), os.urandom(2))
+    if isinstance(asked, migration.Proposal):
+        asked = replace(asked.of_jobs(only), spec=wanted)
+    jobs = asked.jobs() if isinstance(asked, migration.Proposal) else migration.jobs_of(wanted, only)
+    run = run_name([one.name for one in jobs], time.time(), os.urandom(2))
     place = Workdir(workdir or os.path.join(workdirs, run))
     refuse_another(place)
     if isinstance(asked, migration.Proposal):
-        proposed = replace(asked, spec=wanted)
+        proposed = asked
     else:
         proposed = migration.propose(wanted, terminal.doors(), place, only)
-    proposed = proposed.of_jobs(names)
     terminal.talk(render_plan.brief(proposed) if yes and not verbose else render_plan.proposal(proposed, verbose))
     refuse_refused(proposed)
     confirm(terminal, "carry this out?", yes)

@@ -50,7 +50,7 @@ def command(
         asked = request.overridden(asked, parallel, throttle)
         asked = propose(asked, terminal.doors(), Workdir(os.path.join(workdirs, "plan")), only)
     else:
-        asked = asked.of_jobs(job.name for job in asked.jobs(only))
+        asked = asked.of_jobs(only)
     if json:
         terminal.document(as_json_run.proposal(asked, verbose))
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
@@ -53,7 +53,6 @@ class Proposal:
     def refusals(self) -> tuple[Finding, ...]:
         return tuple(finding for plan in self.plans for finding in plan.refusals)
 
-
     def jobs(self, only: Collection[str] = ()) -> tuple[JobSpec, ...]:
         """The jobs to be carried out: all that were planned, or those of them that are named."""
         planned = {plan.job for plan in self.plans}
@@ -64,9 +63,9 @@ class Proposal:
                             hint="plan again: without --job, or with every one that is to move")  # fmt: skip
         return wanted
 
-    def of_jobs(self, names: Iterable[str]) -> Proposal:
+    def of_jobs(self, only: Collection[str]) -> Proposal:
         """The plans of these alone."""
-        wanted = set(names)
+        wanted = {job.name for job in self.jobs(only)}
         return replace(self, plans=tuple(plan for plan in self.plans if plan.job in wanted))
 
 
@@ -236,23 +235,24 @@ def jobs_of(spec: Spec, only: Collection[str] = ()) -> tuple[JobSpec, ...]:
         raise SpecError((Complaint("--job", f"the spec has no job {unknown!r}{nearest(unknown, names)}"),),
                         hint=f"--job takes one of: {', '.join(sorted(names))}")  # fmt: skip
     jobs = tuple(job for wave in waves(spec) for job in wave if not only or job.name in only)
-    for job in jobs if only else ():
-        _refuse_alone(spec, job, only)
+    if only:
+        _refuse_parts(spec, jobs)
     return jobs
 
 
-def _refuse_alone(spec: Spec, job: JobSpec, only: Collection[str]) -> None:
-    """A job whose state or whose cut is another's as well."""
-    hint = "leave out --job, or make a spec of the jobs that move"
-    left = [other.name for other in sharing(spec, job) if other.name not in only]
-    if left:
-        raise PlanError(f"{job.name!r} shares its source with {left[0]!r}: they move together", hint=hint)
-    cut = next((cut for cut in cuts_of(spec) if job.name in cut.jobs), None)
-    left = [name for name in cut.jobs if name not in only] if cut is not None else []
-    if left:
-        told = ", ".join(map(repr, left))
-        raise PlanError(f"{job.name!r} is stopped at one cut with {told}: by the spec's dataflow they move together",
-                        hint=hint)  # fmt: skip
+def _refuse_parts(spec: Spec, jobs: Sequence[JobSpec]) -> None:
+    """Some of the jobs that have a source or a cut in common, and not all of them."""
+    hint, only = "leave out --job, or make a spec of the jobs that move", {job.name for job in jobs}
+    for job in jobs:
+        left = [other.name for other in sharing(spec, job) if other.name not in only]
+        if left:
+            raise PlanError(f"{job.name!r} shares its source with {left[0]!r}: they move together", hint=hint)
+    for cut in cuts_of(spec):
+        here, left = [name for name in cut.jobs if name in only], [name for name in cut.jobs if name not in only]
+        if here and left:
+            told = ", ".join(map(repr, left))
+            raise PlanError(f"{here[0]!r} is stopped at one cut with {told}: by the spec's dataflow they move together",
+                            hint=hint)  # fmt: skip
 
 
 def _others(job: JobSpec) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+SECONDS_MAX = 300  # of one command
 JOBS = Path(__file__).resolve().parent / "jobs"
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -48,8 +49,9 @@ class Ran:
 
 
 def stateshift(
-    *arguments: str | Path, cwd: Path, code: int | None = 0, env: Mapping[str, str] | None = None, seconds: int = 300
-) -> Ran:
+    *arguments: str | Path, cwd: Path, code: int | None = 0, env: Mapping[str, str] | None = None,
+    seconds: int = SECONDS_MAX,
+) -> Ran:  # fmt: skip
     """The command line, as a user runs it; `code` is what it must end with, None where the scenario looks itself."""
     return _run([sys.executable, "-m", "stateshift", *map(str, arguments)], cwd, code, env, seconds)
 
@@ -71,7 +73,7 @@ def environment() -> dict[str, str]:
 
 
 def _run(
-    command: list[str], cwd: Path, code: int | None, env: Mapping[str, str] | None, seconds: int = 300
+    command: list[str], cwd: Path, code: int | None, env: Mapping[str, str] | None, seconds: int = SECONDS_MAX
 ) -> Ran:
     run = subprocess.run(
         command,

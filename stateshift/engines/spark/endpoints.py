@@ -45,7 +45,7 @@ class Endpoints:
 
     endpoints: tuple[Endpoint, ...]
     embedded: tuple[EmbeddedPath, ...]
-    logs: tuple[str, ...] = ()
+    logs: tuple[str, ...]
 
 
 def endpoints_of(reading: Reading, source_files: list[str], offsets: tuple[SourceOffset, ...]) -> Endpoints:
@@ -66,10 +66,10 @@ def endpoints_of(reading: Reading, source_files: list[str], offsets: tuple[Sourc
             reading.warn(f"{reading.path(f'sources/{index}')} is not there: either source {index} is another one again "
                          "(a stream that is joined with itself has one log), or its log is lost")  # fmt: skip
         elif kind == "file":
-            _require_log(reading, index, offset, logs.get(index, []))
-            first = _first_needed(logs.get(index, []), offset)
-            needed -= {path for path in logs.get(index, []) if 0 <= _number(path) < first}
-            for places in reading.each(sorted(needed & set(logs.get(index, []))), _places):
+            log = logs.get(index, [])
+            first = _first_needed(_require_log(reading, index, offset, log))
+            needed -= {path for path in log if 0 <= _number(path) < first}
+            for places in reading.each(sorted(needed.intersection(log)), _places):
                 embedded += places
     return Endpoints(tuple(endpoints), tuple(embedded), tuple(sorted(needed)))
 
@@ -154,32 +154,25 @@ def topics_of(offset: Any) -> dict[str, dict[int, int]]:
     return {topic: partitions for topic, partitions in read.items() if partitions}
 
 
-def _require_log(reading: Reading, index: str, offset: Any, paths: list[str]) -> None:
-    """The log of a file source must reach the offset without a hole: from its newest compaction on."""
-    wanted = _log_offset(offset)
+def _require_log(reading: Reading, index: str, offset: Any, paths: list[str]) -> list[int]:
+    """The log of a file source must reach the offset without a hole: from its newest compaction on. Gives the
+    compactions that do not go beyond it."""
+    told = offset.get("logOffset") if isinstance(offset, dict) else None
+    wanted = told if isinstance(told, int) else -1
     names = {path.rsplit("/", 1)[-1] for path in paths}
-    for batch in range(max(_compacted(paths, wanted), default=-1) + 1, wanted + 1):
+    compacted = sorted(n for name in names if name == f"{(n := _number(name))}.compact" and 0 <= n <= wanted)
+    for batch in range(max(compacted, default=-1) + 1, wanted + 1):
         if str(batch) not in names and f"{batch}.compact" not in names:
             path = f"sources/{index}/{batch}"
             reading.refuse(f"{reading.path(path)} is missing: the source's log has to reach {wanted}", path)
-            return
+            break
+    return compacted
 
 
-def _first_needed(paths: list[str], offset: Any) -> int:
+def _first_needed(compacted: list[int]) -> int:
     """From where on a restart may read the log of a file source. Everything before a compaction stands in it; by two of
     them Spark knows how often to compact, where of one alone it goes by its configuration."""
-    return min(_compacted(paths, _log_offset(offset))[-2:], default=0)
-
-
-def _log_offset(offset: Any) -> int:
-    """The last batch of its log that a file source has read; -1 where that is none, or not told."""
-    told = offset.get("logOffset") if isinstance(offset, dict) else None
-    return told if isinstance(told, int) else -1
-
-
-def _compacted(paths: list[str], wanted: int) -> list[int]:
-    """The compactions that do not go beyond a batch."""
-    return sorted(n for path in paths if path.endswith(".compact") and 0 <= (n := _number(path)) <= wanted)
+    return min(compacted[-2:], default=0)
 
 
 def _places(reading: Reading, path: str) -> list[EmbeddedPath]:

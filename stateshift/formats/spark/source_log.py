@@ -29,8 +29,12 @@ SourceKind = Literal["file", "file-sink", "rate", "kafka", "unknown"]
 WhenUnmapped = Literal["refuse", "keep"]
 
 _WHAT = "a log of files"
+# An entry as Spark writes it, in ASCII and with nothing to unescape: its folder, and its name.
+_NUMBER = rb"(?:0|[1-9]\d{0,18})"
+_PLAIN = re.compile(
+    rb'\{"path":"([!#-\[\]-~]+)/[!#-.0-\[\]-~]*","timestamp":%b,"batchId":%b\}' % (_NUMBER, _NUMBER)
+)
 # Unescaped quotes end a JSON string, so this can only begin at a real key of a flat object.
-_PLAIN = re.compile(rb'\{"path":"([!#-\[\]-~]+)/[!#-.0-\[\]-~]*","timestamp":\d+,"batchId":\d+\}')
 _PATH = re.compile(r'"path"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 

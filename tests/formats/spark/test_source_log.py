@@ -69,7 +69,8 @@ def test_folders_are_counted_as_the_entries_name_them(entries, separators, escap
 @pytest.mark.parametrize(
     "line",
     [b'{"path":"a/b","timestamp":1,"batchId":}', b'{"path":"a/b","timestamp":1}x', b"[]",
-     b'{"path":"\xff/b","timestamp":1,"batchId":1}', b'{"path":"","timestamp":1,"batchId":1}'],
+     b'{"path":"\xff/b","timestamp":1,"batchId":1}', b'{"path":"","timestamp":1,"batchId":1}',
+     b'{"path":"a/b","timestamp":01,"batchId":1}', b'{"path":"a/b","timestamp":1,"batchId":' + b"1" * 5000 + b"}"],
 )  # fmt: skip
 def test_a_damaged_entry_is_refused_where_folders_are_counted_as_where_entries_are_read(line):
     content = LOG + b"\n" + line
