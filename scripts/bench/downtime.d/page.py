@@ -1,7 +1,11 @@
-"""The page: each case's table, what was to be reached and whether it is, and the latencies of all records as a plot."""
+"""The page: each case's table, what was to be reached and whether it is, and the latencies of all records as a plot.
+
+Beside the page lie the figures that it is made of, a line for each way in each round: a case that is measured anew
+takes the place of what was there, the others stay."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import statistics
@@ -22,6 +26,7 @@ from published import beside
 
 RESULTS = ROOT / "scripts" / "bench" / "results" / "downtime.md"
 PLOT = RESULTS.with_suffix(".png")
+FIGURES = RESULTS.with_suffix(".jsonl")
 PARTS = ("stop", "copy", "publish", "start", "load")
 NAMES = {"map": "a stateful map", "q8": "NEXMark's query 8"}
 PROVIDERS = {"hdfs": "HDFS-backed", "rocksdb": "RocksDB"}
@@ -31,14 +36,38 @@ COLOURS = {"restart": "#7f7f7f", "move": "#d62728", "warm": "#ff7f0e", "prepare"
 Every = Sequence[Mapping[str, Any]]
 
 
-def written(every: Every) -> None:
+def written(measured: Every) -> None:
+    every = [*others(measured), *measured]
     if not every:
         print("nothing was measured under this tag")
         return
+    FIGURES.write_text("".join(json.dumps(without_steps(one)) + "\n" for one in in_order(every)))
     page = as_page(every)
     RESULTS.write_text(page)
     print(page)
     plotted(every, PLOT)
+
+
+def others(measured: Every) -> Iterator[Mapping[str, Any]]:
+    """What was measured before, of cases that were not measured now."""
+    now = {case_of(one) for one in measured}
+    for line in FIGURES.read_text().splitlines() if FIGURES.exists() else ():
+        one = json.loads(line)
+        if case_of(one) not in now:
+            yield one
+
+
+def without_steps(one: Mapping[str, Any]) -> dict[str, Any]:
+    """They are of use while a run is taken apart, and most of a line."""
+    return {key: value for key, value in one.items() if key != "steps"}
+
+
+def case_of(one: Mapping[str, Any]) -> tuple[str, str, int]:
+    return one["query"], one["provider"], one["mb"]
+
+
+def in_order(every: Every) -> Every:
+    return sorted(every, key=lambda one: (*case_of(one), one["round"], list(WAYS).index(one["way"])))
 
 
 def as_page(every: Every) -> str:
@@ -78,15 +107,16 @@ def header(every: Every) -> list[str]:
         "the publish; the new query's start; its state and first batch. *worst* is the latency of the record that "
         "waited longest, *halt to publish* from the old job's end until the last file is published, by the journal. "
         "*all of it* is from the command until the job's first output, *written* how many times the image's bytes were "
-        "written for it. *uptime's load* is the highest before a way was begun, of the job itself and of others."
+        "written for it. *uptime's load* is the highest before a way was begun, of the job itself and of others. "
+        f"{FIGURES.name} has each round's figures."
     )
     return textwrap.wrap(told, 120, break_on_hyphens=False)
 
 
 def by_case(every: Every) -> dict[tuple[str, str, int], Every]:
     found: dict[tuple[str, str, int], list[Mapping[str, Any]]] = {}
-    for one in sorted(every, key=lambda one: (one["query"], one["provider"], one["mb"])):
-        found.setdefault((one["query"], one["provider"], one["mb"]), []).append(one)
+    for one in in_order(every):
+        found.setdefault(case_of(one), []).append(one)
     return dict(found)
 
 
