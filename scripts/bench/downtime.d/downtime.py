@@ -36,7 +36,7 @@ from page import written
 from seen import buckets
 from ways import WAYS
 
-LOAD_MAX, LOAD_SECONDS_MAX = 3.0, 20.0  # the job itself keeps this machine busy
+BUSY_MAX, QUIET_SECONDS_MAX = 0.8, 15.0  # of all cores, of a second; the job itself keeps this machine busy
 
 
 @dataclass(frozen=True)
@@ -138,9 +138,22 @@ def measured(at_work: Ground, tag: str, number: int, way: str) -> Measured:
 
 def quiet() -> None:
     """Others should not be at work: wait a little for them."""
-    until = time.monotonic() + LOAD_SECONDS_MAX
-    while os.getloadavg()[0] > LOAD_MAX and time.monotonic() < until:
-        time.sleep(2)
+    until = time.monotonic() + QUIET_SECONDS_MAX
+    while busy(1.0) > BUSY_MAX and time.monotonic() < until:
+        pass
+
+
+def busy(seconds: float) -> float:
+    """The part of that time in which the cores are at work."""
+    before, began = cores_seconds(), time.monotonic()
+    time.sleep(seconds)
+    return (cores_seconds() - before) / (time.monotonic() - began) / (os.cpu_count() or 1)
+
+
+def cores_seconds() -> float:
+    """All cores', since the machine was started, without those that they were idle or waited for a disk."""
+    told = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return (sum(told) - told[3] - told[4]) / os.sysconf("SC_CLK_TCK")
 
 
 def state_bytes(location: str) -> int:
