@@ -3,7 +3,7 @@
 A file is written whole: where an upload becomes visible only when it completes, straight to its name, and
 abandoned, not closed, when the content fails (closing would complete the half of it). Elsewhere under a
 temporary name, which then takes its place; where nothing renames, by a copy on the server's side. Small files
-are sent in one request.
+are sent in one request, S3's by `s3_directly`.
 
 Whom to ask, and as whom, is the packages' own configuration: for S3 that of Amazon's tools (AWS_ENDPOINT_URL_S3,
 AWS_ACCESS_KEY_ID, ..., ~/.aws); `fsspec_options` has what is added to it, and how two services are told apart.
@@ -30,6 +30,7 @@ from stateshift.storage.fsspec_options import options_for, try_once
 from stateshift.storage.fsspec_upload import upload
 from stateshift.storage.fsspec_ways import Way, host_of, lists_whole_trees, packages_for, way_of
 from stateshift.storage.protocol import CHUNK, Content, Traits
+from stateshift.storage.s3_directly import objects_of
 from stateshift.storage.temporaries import Writing, is_temporary
 from stateshift.survey import FileInfo, Owned, Room
 
@@ -43,6 +44,7 @@ class FsspecStorage:
 
     def __init__(self, file_system: Any, location: str, root: str, way: Way) -> None:
         self._fs = file_system
+        self._objects = objects_of(file_system)
         self._location = location
         self._root = root
         self._way = way
@@ -122,7 +124,7 @@ class FsspecStorage:
             end += known and end == size  # it may have grown since
             try:
                 with self._telling(path):
-                    chunk = bytes(self._fs.cat_file(self._full(path), start=offset, end=end))
+                    chunk = self._objects.get(self._full(path), offset, end)
             except TransientStorageError:
                 raise
             except StorageError:
@@ -278,7 +280,7 @@ class FsspecStorage:
                     yield {**info, "name": name}
 
     def _upload(self, full: str, content: Content, path: str) -> int:
-        return upload(self._fs, full, content, lambda: self._writing_to(path))
+        return upload(self._objects, full, content, lambda: self._writing_to(path))
 
     @contextlib.contextmanager
     def _writing_to(self, path: str) -> Iterator[None]:

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from stateshift.storage.protocol import CHUNK, Content
+from stateshift.storage.s3_directly import Usual
 
 # While the first part is read nothing can be sent. S3 takes 10,000: of a file of 4 TB the last ones are of 2 GiB.
 _BLOCK = 8 * 1024 * 1024
@@ -23,16 +24,16 @@ _PARTS_ALIKE = 2_000
 Telling = Callable[[], AbstractContextManager[None]]
 
 
-def upload(file_system: Any, full: str, content: Content, telling: Telling) -> int:
+def upload(objects: Usual, full: str, content: Content, telling: Telling) -> int:
     """Send the content under a name; the number of bytes."""
     chunks = iter(content())
     head = bytearray()
     for chunk in chunks:
         head += chunk
         if len(head) > CHUNK:
-            return _in_parts(file_system, full, _after(bytes(head), chunks), telling)
+            return _in_parts(objects.file_system, full, _after(bytes(head), chunks), telling)
     with telling():
-        file_system.pipe_file(full, bytes(head))
+        objects.put(full, bytes(head))
     return len(head)
 
 

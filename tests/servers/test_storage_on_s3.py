@@ -83,6 +83,27 @@ def test_names_that_differ_only_in_special_characters_are_different_files(storag
     assert {info.path: storage.read(info.path) for info in storage.list()} == {f"d/{n}": n.encode() for n in names}
 
 
+def test_once_s3fs_has_shown_how_it_is_not_asked_any_more(
+    environment: dict[str, str], which: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real one holds each request's signature, and the SHA-256 of what it brings, against its own."""
+    storage = FsspecStorage.open(f"s3://{s3.BUCKET}/{uuid.uuid4().hex}/a b/place%20#?")
+    names = {name: name.encode() for name in contract.NAMES if name not in NOT_OF[which]}
+    storage.write("first", contract.of(b"1"))
+    assert list(storage.chunks("first", size=1)) == [b"1"]
+
+    def refuse(*words: object, **more: object) -> None:
+        raise AssertionError(f"asked by s3fs: {words} {more}")
+
+    for method in ("pipe_file", "cat_file"):
+        monkeypatch.setattr(storage._fs, method, refuse)
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(lambda name: storage.write(name, contract.of(names[name])), names))
+        assert list(pool.map(lambda name: list(storage.chunks(name, size=len(names[name]))), names)) == [
+            [content] for content in names.values()
+        ]
+
+
 def test_deep_paths_work(storage: Storage) -> None:
     """S3's keys have 1,024 bytes at most."""
     path = "/".join(f"{level:030d}" for level in range(30))
