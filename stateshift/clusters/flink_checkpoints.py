@@ -5,7 +5,8 @@ stays where it is.
     end_with_checkpoint(calls, request, ...)  the same, once the job has ended
 
     <state_dir>/<tag>.checkpoint.json         {"begun", "since": our time and the JobManager's; "cancelled": true and
-                                               "completed": a checkpoint's number, once it is to be cancelled}
+                                               "completed": a checkpoint's number, once it is to be cancelled; "image"
+                                               and "accepted" where its cluster goes with it}
 
 Flink deletes the checkpoints of a job that is cancelled unless they are to be retained
 (execution.checkpointing.externalized-checkpoint-retention): without that nothing is cancelled here. One that was
@@ -14,6 +15,10 @@ in its own time is waited for. Between the last checkpoint and the end the job m
 place of the former: which one it is, is read when it has ended. Flink's list of them may then be some seconds old, and
 not have the one that we know of, which lies beside the others under its number. Who can look there sees whether there
 is yet another.
+
+A cluster of one application goes when its job has ended, and often before it is asked again: where the checkpoint lies
+is noted before the job is cancelled, and that Flink has accepted it, after. Without that, one that is silent may as
+well have lost its JobManager, and the job may run again: then nobody says that it has ended.
 """
 
 from __future__ import annotations
@@ -27,8 +32,8 @@ from typing import Any, TypeVar
 from stateshift.clusters.flink_calls import FlinkCalls
 from stateshift.clusters.flink_values import Job, Triggered, lasting_of
 from stateshift.clusters.noted import Notes
-from stateshift.clusters.protocol import CheckpointRequest
-from stateshift.clusters.rest import Refused, through_outages
+from stateshift.clusters.protocol import CheckpointRequest, Gone
+from stateshift.clusters.rest import Refused, Unanswered, through_outages
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
 
@@ -66,27 +71,44 @@ class _Ending:
 
     def done(self) -> str:
         until = time.monotonic() + self.request.seconds_max
-        self._refuse_what_would_be_lost()
         if not self._noted.get("cancelled"):
+            self._refuse_what_would_be_lost()
             completed = self._wait(self._completed(self._begun()), until)
             if completed is None:
                 fact = f"no checkpoint of {self.request.job_id} was completed in {self.request.seconds_max:g} s"
                 raise self._error(fact, "it runs on: see why in Flink's own page of its checkpoints, then "
                                   "`stateshift resume WORKDIR`")  # fmt: skip
-            self.notes.add(self._note, cancelled=True, completed=completed)
-        if self._wait(self._cancelled(), until) is None:
-            fact = f"{self.request.job_id} still runs {self.request.seconds_max:g} s after it was cancelled"
-            raise self._error(fact, "`stateshift resume WORKDIR` waits for its end again")
-        return self._last(int(self._noted.get("completed", 0)))
+            known = {"image": self._last(completed)} if self._goes_with_it else {}
+            self.notes.add(self._note, cancelled=True, completed=completed, **known)
+        try:
+            if self._wait(self._cancelled(), until) is None:
+                fact = f"{self.request.job_id} still runs {self.request.seconds_max:g} s after it was cancelled"
+                raise self._error(fact, "`stateshift resume WORKDIR` waits for its end again")
+            return self._last(int(self._noted.get("completed", 0)))
+        except Unanswered as silent:
+            raise self._gone(silent) from silent
 
     def _refuse_what_would_be_lost(self) -> None:
-        if self.calls.options.get("application"):
-            fact = "a cluster of one application goes with its job, before it has told which checkpoint was the last"
-            raise self._error(fact, '"mode": "move": it then ends with a savepoint; nothing was stopped')
         job = self._job()
         if job.told not in _ENDED and not lasting_of(self.calls.settings(job.id)):
             fact = f"the checkpoints of {job.name} ({job.id}) are deleted when it is cancelled"
             raise self._error(fact, f'"{RETAIN}": "RETAIN_ON_CANCELLATION" in its configuration; nothing was stopped')
+
+    def _gone(self, silent: Unanswered) -> ClusterError:
+        """Where it was accepted that the job ends, and its cluster with it, it has ended."""
+        noted, id = self._noted, self.request.job_id
+        if "image" not in noted:
+            return silent
+        if not noted.get("accepted"):
+            hint = (
+                "`stateshift resume WORKDIR` once it answers again; where it is gone for good, the newest chk- folder "
+                f"beside {noted['image']} is the job's image, for \"existing_savepoint_paths\""
+            )
+            return self._error(f"{id} was to be cancelled, and its cluster does not say whether it was: {silent.fact}",
+                               hint)  # fmt: skip
+        hint = f"its last checkpoint is {noted['image']}, or a later one beside it"
+        return Gone(f"{id} was cancelled, and its cluster is gone", float(noted["begun"]), noted["image"],
+                    cluster=self.calls.cluster, job=id, hint=hint)  # fmt: skip
 
     def _begun(self) -> int:
         """When we began, by the JobManager's clock: noted before anything is asked for."""
@@ -134,12 +156,14 @@ class _Ending:
 
         def look() -> bool | None:
             job = self._job()
-            if job.told in _ENDED:
-                return True
+            ended = job.told in _ENDED
             if not asked:
-                self.calls.cancel(job.id)
+                if not ended:
+                    self.calls.cancel(job.id)
                 asked.append(True)
-            return None
+                if self._goes_with_it:
+                    self.notes.add(self._note, accepted=True)
+            return True if ended else None
 
         return look
 
@@ -155,7 +179,7 @@ class _Ending:
 
         path = self._wait(look, time.monotonic() + _LISTED_SECONDS_MAX)
         if path is None or is_in_memory(path):
-            fact = f"{self.request.job_id} has ended, and Flink tells of no checkpoint of it"
+            fact = f"Flink tells of no checkpoint of {self.request.job_id} that outlives it"
             raise self._error(fact, "look for the newest chk- folder of the job: that is its image, for "
                               '"existing_savepoint_paths"')  # fmt: skip
         return path
@@ -174,6 +198,10 @@ class _Ending:
 
     def _error(self, fact: str, hint: str | None) -> ClusterError:
         return ClusterError(fact, cluster=self.calls.cluster, job=self.request.job_id, hint=hint)
+
+    @property
+    def _goes_with_it(self) -> bool:
+        return bool(self.calls.options.get("application"))
 
     @property
     def _note(self) -> str:

@@ -16,8 +16,8 @@ files alone: with `claim` it would delete them, and they may be the only copy.
 
 While something is waited for, Flink may be silent for `outage_seconds`: its JobManager may be started anew.
 `application` says that this is a cluster of one application, which goes when the application has ended; it takes no
-submissions, and where it does not answer, its job has ended. It may go before it has told where the savepoint is, which
-is then looked for where it was to be (`Gone`).
+submissions, and where it does not answer, its job has ended. It may go before it has told where the savepoint or the
+last checkpoint is, which is then looked for where it was to be (`Gone`).
 
 A job that failed before it was anything (its savepoint did not fit, say) was not started: the tag's next attempt has
 another id. Flink forgets jobs an hour after they ended, and all of them when its JobManager is started anew without
@@ -46,6 +46,7 @@ from stateshift.clusters.noted import Notes, reached_at, refuse_unknown
 from stateshift.clusters.options import FLAG, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS, Expected
 from stateshift.clusters.protocol import (
     CheckpointRequest,
+    Gone,
     JobProgress,
     JobState,
     JobStatus,
@@ -201,15 +202,27 @@ class FlinkRest:
 
     def running(self, job: str) -> tuple[RunningJob, ...]:
         calls = self._calls(None)
-        there = calls.job(job) if is_job_id(job) else None
-        found = [there] if there is not None else named(calls, job)
-        return tuple(running_of(calls, one) for one in found)
+        try:
+            there = calls.job(job) if is_job_id(job) else None
+            found = [there] if there is not None else named(calls, job)
+            return tuple(running_of(calls, one) for one in found)
+        except Unanswered:
+            if not self.options.get("application"):
+                raise
+            return ()
 
     def savepoint(self, request: SavepointRequest) -> str:
         return take_savepoint(self._calls(None), request, self._notes, self.interrupt)
 
     def latest_checkpoint(self, job_id: str) -> str | None:
-        return latest_checkpoint(self._calls(None), job_id)
+        began = time.time()
+        try:
+            return latest_checkpoint(self._calls(None), job_id)
+        except Unanswered as silent:
+            if not self.options.get("application"):
+                raise
+            hint = "its job has ended: name its newest chk- folder in \"existing_savepoint_paths\""
+            raise Gone(silent.fact, began, cluster=self.name, job=job_id, hint=hint) from silent
 
     def checkpoint(self, request: CheckpointRequest) -> str:
         return end_with_checkpoint(self._calls(None), request, self._notes, self.interrupt)

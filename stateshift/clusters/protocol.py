@@ -124,12 +124,12 @@ class RunningJob:
 
 
 class Gone(ClusterError):
-    """A cluster of one application went with its job before it could say where the savepoint is. `since` is when we
-    began, in seconds since 1970."""
+    """A cluster of one application went with its job before it could say where the job's last image is. `since` is when
+    we began, in seconds since 1970; `image` is one that it has completed for sure, and there may be a later one."""
 
-    def __init__(self, fact: str, since: float, **more: Any) -> None:
+    def __init__(self, fact: str, since: float, image: str | None = None, **more: Any) -> None:
         super().__init__(fact, **more)
-        self.since = since
+        self.since, self.image = since, image
 
 
 class Cluster(Protocol):
@@ -185,11 +185,13 @@ class SavepointCluster(Cluster, Protocol):
         ...
 
     def latest_checkpoint(self, job_id: str) -> str | None:
-        """Where the last one is that the job has completed; None where there is none, or none that outlives it."""
+        """Where the last one is that the job has completed; None where there is none, or none that outlives it. `Gone`
+        where its cluster was there for that job alone, and does not answer."""
         ...
 
     def checkpoint(self, request: CheckpointRequest) -> str:
-        """Have one completed, cancel the job, and return where its last one is once it has ended."""
+        """Have one completed, cancel the job, and return where its last one is once it has ended. `Gone` where the
+        cluster did not live to tell it."""
         ...
 
     def progress(self, tag: str) -> JobProgress: ...

@@ -297,7 +297,7 @@ def _cluster_facts(
     status = cluster.find_source(request)
     found = _findings_of_source(spec.cluster(name), status)
     if job.mode == "warm" and job.takes_savepoints:
-        found += _findings_of_checkpoints(cluster, spec.cluster(name), job)
+        found += _findings_of_checkpoints(cluster, job)
     return ClusterFacts(name, cluster.kind, cluster.version(), str(status.state), status.id, found)
 
 
@@ -319,7 +319,7 @@ def _findings_of_source(cluster: ClusterSpec, status: JobStatus) -> tuple[Findin
     return ()
 
 
-def _findings_of_checkpoints(cluster: Cluster, named: ClusterSpec, job: JobSpec) -> tuple[Finding, ...]:
+def _findings_of_checkpoints(cluster: Cluster, job: JobSpec) -> tuple[Finding, ...]:
     """A job that is to end with its last checkpoint has to leave it behind."""
     assert job.flink is not None, "only Flink's jobs are followed by their checkpoints"
     ask: Callable[[str], tuple[RunningJob, ...]] | None = getattr(cluster, "running", None)
@@ -328,9 +328,6 @@ def _findings_of_checkpoints(cluster: Cluster, named: ClusterSpec, job: JobSpec)
         message = f"the checkpoints of {job.name} are deleted when it is cancelled, and it is to end with one"
         hint = 'start it with "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION"; or'
         return (Finding("refuse", message, hint=f'{hint} "mode": "move"'),)
-    if named.options.get("application"):
-        message = f"{named.name} goes with its one application, before it has told which checkpoint was its last"
-        return (Finding("refuse", message, hint='"mode": "move": the application ends with a savepoint'),)
     return ()
 
 

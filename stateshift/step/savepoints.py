@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
@@ -21,7 +22,7 @@ from stateshift.clusters.protocol import (
     StopRequest,
     Submission,
 )
-from stateshift.errors import ClusterError, FormatError
+from stateshift.errors import ClusterError, FormatError, MissingFile
 from stateshift.formats.flink.metadata import decode_metadata
 from stateshift.formats.flink.names import METADATA
 from stateshift.formats.flink.properties import decode_properties
@@ -164,8 +165,14 @@ class TakeCheckpoint(TakesImage):
 
     def run(self, world: World) -> Evidence:
         began = world.clock.now()
-        request, cluster = CheckpointRequest(tag_of(world, self.job_id), self.job_id, self.seconds_max), self.cluster
-        image = self._last(world, _cluster(world, cluster).checkpoint(request))
+        request, image = CheckpointRequest(tag_of(world, self.job_id), self.job_id, self.seconds_max), None
+        try:
+            image = _cluster(world, self.cluster).checkpoint(request)
+            image = self._last(world, image)
+        except Gone as gone:
+            image = _left_whole(world, image or gone.image)
+            if image is None:
+                raise
         return {"image": image, "job_id": self.job_id, "at": began, "seconds": world.clock.now() - began}
 
     def _last(self, world: World, image: str) -> str:
@@ -199,6 +206,17 @@ def later_ones(world: World, image: str) -> list[str]:
     storage = world.storage(beside)
     names = [f"chk-{number}" for number in range(first, first + LOOKED_FOR)]
     return [f"{beside}/{name}" for name in names if storage.stat(f"{name}/{METADATA}") is not None]
+
+
+def _left_whole(world: World, image: str | None) -> str | None:
+    """Of a checkpoint and the later ones beside it, the last that is whole: whoever wrote them is gone, and so writes
+    nothing more. Where it was not completed, no sink of its job knows of it, and whoever starts from it tells them, as
+    after a failure."""
+    for one in [*reversed(later_ones(world, image)), image] if image is not None else ():
+        with suppress(FormatError, MissingFile):
+            decode_metadata(world.storage(one).read(METADATA))
+            return one
+    return None
 
 
 def ended_with(content: bytes) -> bool:

@@ -3,6 +3,7 @@ would be gone with it, and always the last one."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 
 from stateshift.clusters.opening import open_cluster
-from stateshift.clusters.protocol import CheckpointRequest, JobState, SavepointCluster
+from stateshift.clusters.protocol import CheckpointRequest, Gone, JobState, SavepointCluster
+from stateshift.clusters.rest import Unanswered
 from stateshift.errors import ClusterError
 from stateshift.spec.model import ClusterSpec
 from tests.clusters.fake_flink import FakeFlink, FakeJob, serving
@@ -154,10 +156,48 @@ def test_a_job_at_the_end_of_its_input_has_nothing_to_go_on_with(
         cluster(server, tmp_path).checkpoint(END)
 
 
-def test_a_cluster_of_one_application_is_refused(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match="goes with its job"):
-        cluster(server, tmp_path, application=True).checkpoint(END)
-    assert job.state == "RUNNING"
+def test_a_cluster_of_one_application_that_lives_to_tell_it_is_believed(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
+    assert cluster(server, tmp_path, application=True).checkpoint(END) == f"file:/ck/{ID}/chk-2"
+
+
+@pytest.mark.parametrize("goes", ["with its job", "before it is cancelled"])
+def test_one_that_goes_has_ended_its_job_where_that_was_accepted(
+    server: FakeFlink, job: FakeJob, tmp_path: Path, goes: str
+) -> None:
+    """From then on it answers nobody, as if it were not there."""
+    usual, gone = server.answer, threading.Event()
+
+    def answer(method: str, path: str, query: Any, body: Any) -> tuple[int, Any]:
+        if method == "PATCH" and goes == "before it is cancelled":
+            gone.set()
+        told = (503, {}) if gone.is_set() else usual(method, path, query, body)
+        if method == "PATCH":
+            gone.set()
+        return told
+
+    server.answer = answer  # type: ignore[method-assign]
+    flink = cluster(server, tmp_path, application=True, outage_seconds=0.2)
+    for _ in range(2):  # and whoever asks again is told the same
+        with pytest.raises(ClusterError) as raised:
+            flink.checkpoint(END)
+        if goes == "with its job":
+            assert isinstance(raised.value, Gone) and raised.value.image == f"file:/ck/{ID}/chk-2"
+        else:
+            assert not isinstance(raised.value, Gone) and "does not say whether it was" in raised.value.fact
+            assert f"beside file:/ck/{ID}/chk-2" in (raised.value.hint or "")
+    assert flink.running(ID) == ()
+    with pytest.raises(Gone):
+        flink.latest_checkpoint(ID)
+
+
+def test_any_other_cluster_that_is_silent_may_answer_again(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+    server.answer = lambda *_: (503, {})  # type: ignore[method-assign]
+    flink = cluster(server, tmp_path, outage_seconds=0.2)
+    for ask in (lambda: flink.checkpoint(END), lambda: flink.running(ID), lambda: flink.latest_checkpoint(ID)):
+        with pytest.raises(Unanswered):
+            ask()
 
 
 def test_checkpoints_in_a_jobmanager_s_memory_are_none(server: FakeFlink, tmp_path: Path) -> None:

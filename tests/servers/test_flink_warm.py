@@ -13,22 +13,15 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.support import ROOT, environment
-from tests.servers.flink_ground import KEYS, Ground
-from tests.support.flink import faults, until
+from tests.servers.flink_ground import Ground, incremental
+from tests.support.flink import until
 from tests.support.moving import has_begun, killed_at
 
 pytestmark = pytest.mark.servers
 
 
 def words(ground: Ground, **other: str) -> list[str]:
-    """Flink's settings of a job whose checkpoints are incremental, stay behind, and are files even while small."""
-    settings = {
-        "state.backend.type": "rocksdb", "execution.checkpointing.incremental": "true",
-        "execution.checkpointing.data-inline-threshold": "0 b",
-        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
-        "execution.checkpointing.dir": (ground.folder / "checkpoints").as_uri(), **other,
-    }  # fmt: skip
-    return ["--checkpoint-ms", "1500", *(w for key, value in settings.items() for w in (f"--flink.{key}", value))]
+    return ["--checkpoint-ms", "1500", *incremental(ground.folder, **other)]
 
 
 def job_of(ground: Ground, id: str, **more: object) -> dict[str, object]:
@@ -37,11 +30,7 @@ def job_of(ground: Ground, id: str, **more: object) -> dict[str, object]:
 
 
 def goes_on(ground: Ground) -> None:
-    before = len(ground.written("orders"))
-    until(lambda: len(ground.written("orders")) > before + 100)
-    ground.ended()
-    found = sorted(set(ground.written("orders")), key=lambda line: line.number)
-    assert faults(found, KEYS, 0, len(found)) == []
+    ground.goes_on("orders", twice=True)
 
 
 @pytest.mark.row("T-1", "T-5", "IF-2", "IF-12", "IF-17")

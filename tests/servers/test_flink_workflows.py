@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.support import ROOT
-from tests.servers.flink_ground import KEYS, Ground
+from tests.servers.flink_ground import KEYS, Ground, incremental
 from tests.support.flink import jar, until
 from tests.support.servers import CATALOG, Flink, downloads, group
 
@@ -77,27 +77,37 @@ def test_a_job_of_an_older_flink_goes_to_the_newest_and_back(three: Ground) -> N
     newest.goes_on("orders")
 
 
-def test_a_job_of_an_application_cluster_goes_to_a_session_cluster(
+@pytest.fixture
+def application(
     tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its cluster goes when it has ended with its savepoint, and is asked for nothing after that."""
+) -> Iterator[Ground]:
+    """A cluster of one job, which goes with it, and one that takes any."""
     lib = downloads.flink("2.3.0")
     words = ("--counters", "orders", "--keys", str(KEYS), "--output", str(tmp_path / "out"), "--checkpoint-ms", "300",
-             "--parallelism", "2")  # fmt: skip
+             "--parallelism", "2", *incremental(tmp_path))  # fmt: skip
     alone = Flink("flink-app", "2.3.0", True, (str(jar(lib)), "jobs.Count", *words))
     monkeypatch.setitem(CATALOG, alone.name, alone)
     with group(tmp_path_factory.mktemp("flinks"), "flink-app", "flink-b") as servers:
-        ground = Ground(servers, tmp_path, ("flink-app", "flink-b"))
-        (job,) = until(lambda: ground.here.ask("/jobs/overview")["jobs"])
-        until(lambda: len(ground.written("orders")) > 100)
-        plain = json.loads(ground.spec(ground.job("orders", job["jid"], source_submit=None)).read_text())
-        plain["clusters"]["old"]["application"] = True
-        plain["jobs"][0].pop("source_submit")
-        spec = tmp_path / "application.json"
-        spec.write_text(json.dumps(plain))
-        assert ground.applied(spec)["state"] == "finished"
-        until(lambda: servers.state("flink-app").pids["jobmanager"] is None)
-        Ground(servers, tmp_path, ("flink-b",)).goes_on("orders")
+        yield Ground(servers, tmp_path, ("flink-app", "flink-b"))
+
+
+@pytest.mark.parametrize("mode", ["move", "warm"])
+def test_a_job_of_an_application_cluster_goes_to_a_session_cluster(application: Ground, mode: str) -> None:
+    """Its cluster goes when it has ended, with its savepoint or with its last checkpoint, and is asked for nothing
+    after that."""
+    ground = application
+    (job,) = until(lambda: ground.here.ask("/jobs/overview")["jobs"])
+    until(lambda: len(ground.written("orders")) > 100)
+    submit = ground.submit("orders", *incremental(ground.folder))
+    plain = json.loads(ground.spec(ground.job("orders", job["jid"], mode=mode, submit=submit)).read_text())
+    plain["clusters"]["old"]["application"] = True
+    plain["jobs"][0].pop("source_submit")
+    spec = ground.folder / "application.json"
+    spec.write_text(json.dumps(plain))
+    assert ground.applied(spec)["state"] == "finished"
+    until(lambda: ground.servers.state("flink-app").pids["jobmanager"] is None)
+    assert (ground.folder / "taken").exists() == (mode == "move")
+    Ground(ground.servers, ground.folder, ("flink-b",)).goes_on("orders", twice=mode == "warm")
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import pytest
 
 from stateshift import migration
 from stateshift.clusters.memory_flink import MemoryFlink
+from stateshift.clusters.protocol import Gone
 from stateshift.errors import ClusterError, PlanError, SpecError
 from stateshift.report import Report
 from stateshift.spec import Spec, parse_spec
@@ -213,6 +214,40 @@ def test_a_checkpoint_that_is_completed_while_the_job_is_cancelled_is_its_image(
     usual, stage.flink.latest_checkpoint = stage.flink.latest_checkpoint, lambda job_id: (  # type: ignore[method-assign]
         usual(job_id) if not answers else answers.pop(0) if len(answers) > 1 else answers[0]
     )
+    assert stage.apply().state == "finished"
+    stage.arrived()
+
+
+@pytest.mark.parametrize("told", ["before it went", "never"])
+@pytest.mark.parametrize("later", ["none", "whole", "half"])
+def test_a_cluster_that_goes_with_its_job_leaves_its_last_checkpoint(tmp_path: Path, told: str, later: str) -> None:
+    """It lies beside the one that was known before, and what is no whole one was not completed."""
+    stage = Stage(tmp_path)
+
+    def gone() -> Gone:
+        stage.flink.jobs.clear()
+        stage.flink.latest_checkpoint = lambda job_id: lost()  # type: ignore[method-assign]
+        return Gone("its cluster is gone", 0.0, known, cluster="old")
+
+    def lost() -> str:
+        raise Gone("its cluster is gone", 0.0, cluster="old")
+
+    def complete() -> str:
+        nonlocal known
+        known = stage.job.complete()
+        if later == "whole":
+            stage.job.complete()
+        elif later == "half":
+            place = stage.ground.disk.open(stage.job.folder)
+            put(place, f"chk-{stage.job.number + 1}/_metadata", place.read(f"chk-{stage.job.number}/_metadata")[:900])
+        stage.job.running = False
+        error = gone()
+        if told == "never":
+            raise error
+        return known
+
+    known = ""
+    stage.flink.checkpoint = lambda request: complete()  # type: ignore[method-assign]
     assert stage.apply().state == "finished"
     stage.arrived()
 
