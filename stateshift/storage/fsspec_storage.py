@@ -235,7 +235,7 @@ class FsspecStorage:
     def _info(self, full: str) -> Any:
         try:
             self._fs.invalidate_cache(full)
-            info = self._fs.info(full)
+            info = self._objects.info(full)
         except (FileNotFoundError, NotADirectoryError) as error:
             if is_bucket_missing(error):
                 raise

@@ -22,6 +22,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
@@ -59,6 +60,10 @@ class Usual:
     def get(self, full: str, start: int, end: int) -> bytes:
         return bytes(self.file_system.cat_file(full, start=start, end=end))
 
+    def info(self, full: str) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.file_system.info(full)
+        return found
+
 
 class Directly(Usual):
     """For the objects of one bucket."""
@@ -79,21 +84,33 @@ class Directly(Usual):
     def get(self, full: str, start: int, end: int) -> bytes:
         way = self._way("GetObject")
         wanted = {"Range": f"bytes={start}-{end - 1}"}
-        found = self._asked(way, "GET", full, b"", wanted, 206) if way is not None else None
-        if found is not None:
-            return found
+        answer = self._asked(way, "GET", full, b"", wanted, 206) if way is not None else None
+        if answer is not None:
+            return bytes(answer.data)
         with self._looking("GetObject", full):
             return super().get(full, start, end)
+
+    def info(self, full: str) -> Mapping[str, Any]:
+        """That nothing is there is left to the package to tell: it looks for a directory of that name, too."""
+        way = self._way("HeadObject") if self._key(full) else None
+        answer = self._asked(way, "HEAD", full, b"", {}, 200, 404) if way is not None else None
+        told = {} if answer is None or answer.status == 404 else answer.headers
+        if {"Content-Length", "ETag", "Last-Modified"} <= told.keys():
+            return {"name": full, "type": "file", "size": int(told["Content-Length"]), "ETag": told["ETag"],
+                    "LastModified": parsedate_to_datetime(told["Last-Modified"])}  # fmt: skip
+        with self._looking("HeadObject", full):
+            return super().info(full)
 
     def _way(self, operation: str) -> _Way | None:
         return self._ways.get(operation) if time.monotonic() >= self._not_before else None
 
     def _asked(
-        self, way: _Way, method: str, full: str, content: bytes, headers: Mapping[str, str], expected: int
-    ) -> bytes | None:
-        """The answer, where it is the expected one."""
+        self, way: _Way, method: str, full: str, content: bytes, headers: Mapping[str, str], *expected: int
+    ) -> Any:
+        """The answer, where its status is an expected one; else None."""
         try:
-            found = way.ask(method, self._key(full), content, headers, expected)
+            answer = way.ask(method, self._key(full), content, headers)
+            found = answer if answer.status in expected else None
         except Exception:  # whatever it is, the usual way meets it too, and tells it
             found = None
         self._failures = 0 if found is not None else self._failures + 1
@@ -158,9 +175,7 @@ class _Way:
     def sums_of(self, content: bytes) -> dict[str, str]:
         return {name: base64.b64encode(_SUMS[name](content)).decode() for name in self.sums}
 
-    def ask(
-        self, method: str, key: str, content: bytes, headers: Mapping[str, str], expected: int
-    ) -> bytes | None:
+    def ask(self, method: str, key: str, content: bytes, headers: Mapping[str, str]) -> Any:
         from botocore.auth import S3SigV4Auth
         from botocore.awsrequest import AWSRequest
 
@@ -168,9 +183,8 @@ class _Way:
         request = AWSRequest(method, url, {**self.headers, **headers}, content)
         S3SigV4Auth(self.credentials(), "s3", self.region).add_auth(request)
         path = urlsplit(self.top).path + _quoted(key)
-        answer = self.pool.urlopen(method, path, content or None, dict(request.headers.items()), retries=False,
-                                   redirect=False, decode_content=False)  # fmt: skip
-        return bytes(answer.data) if answer.status == expected else None
+        return self.pool.urlopen(method, path, content or None, dict(request.headers.items()), retries=False,
+                                 redirect=False, decode_content=False)  # fmt: skip
 
 
 def _way_of(request: Any, key: str, client: Any, loop: Any) -> _Way | None:

@@ -90,18 +90,22 @@ def test_once_s3fs_has_shown_how_it_is_not_asked_any_more(
     storage = FsspecStorage.open(f"s3://{s3.BUCKET}/{uuid.uuid4().hex}/a b/place%20#?")
     names = {name: name.encode() for name in contract.NAMES if name not in NOT_OF[which]}
     storage.write("first", contract.of(b"1"))
-    assert list(storage.chunks("first", size=1)) == [b"1"]
+    assert list(storage.chunks("first", size=1)) == [b"1"] and storage.stat("first") is not None
 
     def refuse(*words: object, **more: object) -> None:
         raise AssertionError(f"asked by s3fs: {words} {more}")
 
-    for method in ("pipe_file", "cat_file"):
+    for method in ("pipe_file", "cat_file", "info"):
         monkeypatch.setattr(storage._fs, method, refuse)
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(lambda name: storage.write(name, contract.of(names[name])), names))
         assert list(pool.map(lambda name: list(storage.chunks(name, size=len(names[name]))), names)) == [
             [content] for content in names.values()
         ]
+        found = list(pool.map(storage.stat, names))
+    monkeypatch.undo()
+    listed = {(info.path, info.size, info.stamp) for info in storage.list() if info.path != "first"}
+    assert {(info.path, info.size, info.stamp) for info in found if info is not None} == listed
 
 
 def test_deep_paths_work(storage: Storage) -> None:

@@ -127,8 +127,12 @@ def test_the_first_of_a_kind_is_asked_for_by_the_package_and_the_others_as_it_wa
     put(storage, *names)
     assert [got(storage, name) for name in names] == [name.encode() for name in names]
     assert bucket.objects == {f"/b/a b/place%20#?+/{name}": name.encode() for name in names}
+    assert [info.size for name in names if (info := storage.stat(name))] == [len(name.encode()) for name in names]
+    assert len({storage.stat(name) for name in names}) == len(names) and storage.stat("none") is None
+    bucket.seen[-2:] = []  # of the one that is not there
     for method in ("PUT", "GET"):
         assert (len(bucket.usual(method)), len(bucket.direct(method))) == (1, len(names) - 1)
+    assert (len(bucket.usual("HEAD")), len(bucket.direct("HEAD"))) == (1, 2 * len(names))
     (usual,), direct = bucket.usual("PUT"), bucket.direct("PUT")
     for name, headers in zip(names[1:], direct, strict=True):
         assert base64.b64decode(headers["x-amz-checksum-crc32"]) == zlib.crc32(name.encode()).to_bytes(4, "big")
