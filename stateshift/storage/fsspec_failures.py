@@ -15,7 +15,7 @@ from stateshift.errors import StorageError, TransientStorageError
 from stateshift.storage import failures
 from stateshift.storage.locations import redact
 
-_STATUS_PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+STATUS_PASSING: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 _CODES_PASSING: Final = frozenset(
     {
@@ -152,7 +152,7 @@ def _is_passing(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError) and error.errno in failures.PASSING:
         return True
-    if _status(error) in _STATUS_PASSING or _code(error) in _CODES_PASSING:
+    if _status(error) in STATUS_PASSING or _code(error) in _CODES_PASSING:
         return True
     return any(kind.__name__ in _CLASSES_PASSING for kind in type(error).__mro__) and _status(error) is None
 

@@ -5,10 +5,10 @@ for a large object, and most of the time for small ones. So the first request of
 as it is sent: to which URL, with which headers, by whom and how it is signed. Those after it are made from that one,
 with botocore's own signature, and sent from the thread that asks.
 
-Only what goes well is told from here. An answer that is not the expected one, a connection that is lost: all of it is
-asked again in the usual way, whose errors, regions and credentials are those of the package. Writing an object twice is
-writing it. After some in a row it is left at that for a while; and always where something is set up that is not known
-here: a proxy, a client's certificate, another signature, other sums than these.
+What may pass is told as it is, and asked again by who always does. Any other answer than the expected one is left to
+the package, which is asked as if nothing had been: its errors, regions and credentials are the usual ones. After some
+in a row it is left at that for a while; and always where something is set up that is not known here: a proxy, a
+client's certificate, another signature, other sums than these.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
+
+from stateshift.storage.fsspec_failures import STATUS_PASSING
 
 _FAILURES_MAX = 3  # in a row; then not for
 _PAUSE_SECONDS = 60.0
@@ -107,12 +109,21 @@ class Directly(Usual):
     def _asked(
         self, way: _Way, method: str, full: str, content: bytes, headers: Mapping[str, str], *expected: int
     ) -> Any:
-        """The answer, where its status is an expected one; else None."""
+        """The answer, where its status is an expected one; else None. Raises what may pass."""
+        from urllib3.exceptions import HTTPError, SSLError
+
+        found = None
         try:
             answer = way.ask(method, self._key(full), content, headers)
             found = answer if answer.status in expected else None
+        except SSLError:
+            answer = None
+        except HTTPError:
+            raise
         except Exception:  # whatever it is, the usual way meets it too, and tells it
-            found = None
+            answer = None
+        if answer is not None and answer.status in STATUS_PASSING:
+            raise _error_of(answer, method)
         self._failures = 0 if found is not None else self._failures + 1
         if self._failures >= _FAILURES_MAX:
             self._failures, self._not_before = 0, time.monotonic() + _PAUSE_SECONDS
@@ -236,10 +247,19 @@ def _credentials(client: Any, loop: Any) -> Callable[[], Any]:
     return current
 
 
+def _error_of(answer: Any, method: str) -> Exception:
+    """As botocore has it. The answer to a HEAD has no words of its own."""
+    from botocore.exceptions import ClientError
+
+    code, message = (re.search(rf"<{word}>(.*?)</{word}>", _text(answer.data)) for word in ("Code", "Message"))
+    told = {"Code": code[1] if code else str(answer.status), "Message": message[1] if message else answer.reason}
+    return ClientError({"Error": told, "ResponseMetadata": {"HTTPStatusCode": answer.status}}, method)
+
+
 def _quoted(key: str) -> str:
     """As botocore has it in a URL."""
     return quote(key, safe="/~")
 
 
 def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

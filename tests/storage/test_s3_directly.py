@@ -16,13 +16,14 @@ from urllib.parse import unquote
 
 import pytest
 
-from stateshift.errors import StorageError
+from stateshift.errors import StorageError, TransientStorageError
 from stateshift.storage import s3_directly
 from stateshift.storage.fsspec_storage import FsspecStorage
 from tests.support.listening import listening
 from tests.support.s3 import forget
 
 Answer = tuple[int, bytes]
+REFUSAL = b"<Error><Code>No</Code><Message>Please wait</Message></Error>"
 
 
 @dataclass
@@ -59,7 +60,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bucket]:
                 if answer is None:
                     self.close_connection = True
                     return
-            status, told = (answer, b"<Error/>") if answer else self._kept(path, headers, body)
+            status, told = (answer, REFUSAL) if answer else self._kept(path, headers, body)
             self.send_response(status)
             self.send_header("Content-Length", str(len(told)))
             self.send_header("ETag", '"1"')
@@ -156,8 +157,8 @@ def test_what_an_object_is_to_be_like_is_told_for_each(bucket: Bucket) -> None:
     assert bucket.direct("GET")[0]["x-amz-request-payer"] == "requester"
 
 
-@pytest.mark.parametrize("status", [None, 301, 403, 500, 503, 204])
-def test_what_goes_wrong_is_asked_again_in_the_usual_way(bucket: Bucket, status: int | None) -> None:
+@pytest.mark.parametrize("status", [204, 301, 400, 403])
+def test_what_goes_wrong_is_left_to_the_usual_way(bucket: Bucket, status: int) -> None:
     storage = at(bucket)
     put(storage, "one")
     bucket.answers[:] = [status]
@@ -169,10 +170,25 @@ def test_what_goes_wrong_is_asked_again_in_the_usual_way(bucket: Bucket, status:
     assert got(storage, "two") == b"two"
 
 
+@pytest.mark.parametrize("status", [None, 429, 500, 503])
+def test_what_may_pass_is_told_and_nobody_asks_again_by_himself(bucket: Bucket, status: int | None) -> None:
+    storage = at(bucket)
+    put(storage, "one")
+    assert got(storage, "one") == b"one" and storage.stat("one") is not None
+    for does in (lambda: put(storage, "two"), lambda: got(storage, "one"), lambda: storage.stat("one")):
+        bucket.answers[:], before = [status], len(bucket.seen)
+        with pytest.raises(TransientStorageError, match=r"Please wait|Connection|Server Error|Requests|Unavailable"):
+            does()
+        assert len(bucket.seen) == before + 1
+        does()
+        assert len(bucket.seen) == before + 2
+    assert len(bucket.objects) == 2
+
+
 def test_after_three_in_a_row_it_is_left_at_that_for_a_while(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = at(bucket)
     put(storage, "0")
-    bucket.answers[:] = [500] * 100
+    bucket.answers[:] = [403] * 100
     put(storage, *map(str, range(1, 10)))
     assert len(bucket.objects) == 10 and len(bucket.direct("PUT")) == 3
     bucket.answers.clear()
