@@ -31,7 +31,7 @@ from stateshift.storage.fsspec_failures import STATUS_PASSING
 _FAILURES_MAX = 3  # in a row; then not for
 _PAUSE_SECONDS = 60.0
 _CREDENTIALS_SECONDS = 60.0  # those that expire are renewed a quarter of an hour before
-_AT_ONCE = 64  # connections that are kept
+_KEPT = 256  # connections: more than are at work at once
 
 _SIGNED: Final = re.compile(r"AWS4-HMAC-SHA256 Credential=[^,]*/\d{8}/([^/,]+)/s3/aws4_request,")
 
@@ -139,19 +139,23 @@ class Directly(Usual):
         if client is None:
             yield
             return
-        name, key = f"before-send.s3.{operation}", self._key(full)
+        name, key, seen = f"before-send.s3.{operation}", self._key(full), threading.Event()
 
         def look(request: Any, **_: Any) -> None:
             """In the package's own thread. What it does not find there, it does without."""
             with contextlib.suppress(Exception):
-                found = _way_of(request, key, client, self.file_system.loop)
-                self._ways[operation] = found or self._ways[operation]
+                if request.url.endswith(f"/{_quoted(key)}"):  # and not another thread's
+                    seen.set()
+                    self._ways[operation] = _way_of(request, key, client, self.file_system.loop)
 
         client.meta.events.register(name, look)
         try:
             yield
         finally:
             client.meta.events.unregister(name, look)
+            if not seen.is_set():
+                with self._lock:
+                    self._ways.pop(operation, None)  # so that the next one is looked at
 
     def _client(self, full: str) -> Any:
         """Of aiobotocore's. None where there is none: why, is told by what asks next."""
@@ -199,10 +203,10 @@ class _Way:
 
 
 def _way_of(request: Any, key: str, client: Any, loop: Any) -> _Way | None:
-    """None where something of it is not known to us; where the request is for another object, too."""
+    """None where something of it is not known to us."""
     headers = {name.lower(): _text(value) for name, value in request.headers.items()}
     signed = _SIGNED.match(headers.get("authorization", ""))
-    pool = _pool(client, request.url) if signed is not None and request.url.endswith(f"/{_quoted(key)}") else None
+    pool = _pool(client, request.url) if signed is not None else None
     if signed is None or pool is None:
         return None
     trailer = [name.strip() for name in headers.get("x-amz-trailer", "").split(",") if name.strip()]
@@ -228,7 +232,7 @@ def _pool(client: Any, url: str) -> Any:
         known = {"cert_reqs": "CERT_REQUIRED", "ca_certs": get_cert_path(session._verify)}
         tls = known if session._verify else {"cert_reqs": "CERT_NONE"}
     timeout = urllib3.Timeout(connect=config.connect_timeout, read=config.read_timeout)
-    return urllib3.connection_from_url(url, maxsize=_AT_ONCE, timeout=timeout, retries=False, **tls)
+    return urllib3.connection_from_url(url, maxsize=_KEPT, timeout=timeout, retries=False, **tls)
 
 
 def _credentials(client: Any, loop: Any) -> Callable[[], Any]:

@@ -4,6 +4,7 @@ stand-in here; the contract on real servers is in tests/servers/test_storage_on_
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import zlib
 from collections.abc import Iterator
@@ -83,6 +84,10 @@ def bucket(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bucket]:
 
         do_GET = do_PUT = do_HEAD = do_any
 
+        def handle(self) -> None:
+            with contextlib.suppress(ConnectionError):  # who asked has gone
+                super().handle()
+
         def log_message(self, *_: object) -> None:
             """Quietly."""
 
@@ -131,6 +136,8 @@ def test_the_first_of_a_kind_is_asked_for_by_the_package_and_the_others_as_it_wa
     assert [info.size for name in names if (info := storage.stat(name))] == [len(name.encode()) for name in names]
     assert len({storage.stat(name) for name in names}) == len(names) and storage.stat("none") is None
     bucket.seen[-2:] = []  # of the one that is not there
+    storage.write("empty", lambda: iter([]))
+    assert bucket.objects["/b/a b/place%20#?+/empty"] == b"" and bucket.seen.pop()[2]["content-length"] == "0"
     for method in ("PUT", "GET"):
         assert (len(bucket.usual(method)), len(bucket.direct(method))) == (1, len(names) - 1)
     assert (len(bucket.usual("HEAD")), len(bucket.direct("HEAD"))) == (1, 2 * len(names))
@@ -196,6 +203,21 @@ def test_after_three_in_a_row_it_is_left_at_that_for_a_while(bucket: Bucket, mon
     monkeypatch.setattr(s3_directly.time, "monotonic", lambda: now)
     put(storage, "later")
     assert len(bucket.direct("PUT")) == 4
+
+
+def test_one_that_was_never_sent_shows_nothing_and_the_next_one_does(bucket: Bucket) -> None:
+    storage = at(bucket)
+    client = storage._objects._client("b/one")  # type: ignore[attr-defined]
+
+    def lost(request: object, **_: object) -> None:
+        raise ConnectionError("nobody is there")
+
+    client.meta.events.register_first("before-send.s3.PutObject", lost)
+    with pytest.raises(StorageError):
+        put(storage, "one")
+    client.meta.events.unregister("before-send.s3.PutObject", lost)
+    put(storage, "one", "two")
+    assert (len(bucket.usual("PUT")), len(bucket.direct("PUT"))) == (1, 1)
 
 
 def test_an_object_that_is_not_there_is_told_as_ever(bucket: Bucket) -> None:
