@@ -257,7 +257,8 @@ def _error_of(answer: Any, method: str) -> Exception:
 
     code, message = (re.search(rf"<{word}>(.*?)</{word}>", _text(answer.data)) for word in ("Code", "Message"))
     told = {"Code": code[1] if code else str(answer.status), "Message": message[1] if message else answer.reason}
-    return ClientError({"Error": told, "ResponseMetadata": {"HTTPStatusCode": answer.status}}, method)
+    error: Exception = ClientError({"Error": told, "ResponseMetadata": {"HTTPStatusCode": answer.status}}, method)
+    return error
 
 
 def _quoted(key: str) -> str:
