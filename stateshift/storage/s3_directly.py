@@ -79,7 +79,8 @@ class Directly(Usual):
 
     def put(self, full: str, content: bytes) -> None:
         way = self._way("PutObject")
-        if way is None or self._asked(way, "PUT", full, content, way.sums_of(content), 200) is None:
+        answer = self._asked(way, "PUT", full, content, way.sums_of(content), 200) if way is not None else None
+        if answer is None or "ETag" not in answer.headers:  # a page of whoever stands between has none
             with self._looking("PutObject", full):
                 super().put(full, content)
 
