@@ -61,6 +61,11 @@ class FlinkCalls:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def of_one_application(self) -> bool:
+        """Whether the cluster goes when its job has ended."""
+        return bool(self.options.get("application"))
+
+    @property
     def outage_seconds(self) -> float:
         """How long Flink may be silent while something is waited for: a JobManager takes a while to be started anew."""
         return float(self.options.get("outage_seconds", OUTAGE_SECONDS))

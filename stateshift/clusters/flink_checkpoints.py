@@ -78,7 +78,7 @@ class _Ending:
                 fact = f"no checkpoint of {self.request.job_id} was completed in {self.request.seconds_max:g} s"
                 raise self._error(fact, "it runs on: see why in Flink's own page of its checkpoints, then "
                                   "`stateshift resume WORKDIR`")  # fmt: skip
-            known = {"image": self._last(completed)} if self._goes_with_it else {}
+            known = {"image": self._last(completed)} if self.calls.of_one_application else {}
             self.notes.add(self._note, cancelled=True, completed=completed, **known)
         try:
             if self._wait(self._cancelled(), until) is None:
@@ -86,6 +86,8 @@ class _Ending:
                 raise self._error(fact, "`stateshift resume WORKDIR` waits for its end again")
             return self._last(int(self._noted.get("completed", 0)))
         except Unanswered as silent:
+            if "image" not in self._noted:
+                raise
             raise self._gone(silent) from silent
 
     def _refuse_what_would_be_lost(self) -> None:
@@ -97,8 +99,6 @@ class _Ending:
     def _gone(self, silent: Unanswered) -> ClusterError:
         """Where it was accepted that the job ends, and its cluster with it, it has ended."""
         noted, id = self._noted, self.request.job_id
-        if "image" not in noted:
-            return silent
         if not noted.get("accepted"):
             hint = (
                 "`stateshift resume WORKDIR` once it answers again; where it is gone for good, the newest chk- folder "
@@ -161,7 +161,7 @@ class _Ending:
                 if not ended:
                     self.calls.cancel(job.id)
                 asked.append(True)
-                if self._goes_with_it:
+                if self.calls.of_one_application:
                     self.notes.add(self._note, accepted=True)
             return True if ended else None
 
@@ -198,10 +198,6 @@ class _Ending:
 
     def _error(self, fact: str, hint: str | None) -> ClusterError:
         return ClusterError(fact, cluster=self.calls.cluster, job=self.request.job_id, hint=hint)
-
-    @property
-    def _goes_with_it(self) -> bool:
-        return bool(self.calls.options.get("application"))
 
     @property
     def _note(self) -> str:

@@ -143,7 +143,7 @@ class FlinkRest:
         try:
             found = self._sources(request)
         except Unanswered as silent:
-            if not self.options.get("application"):
+            if not calls.of_one_application:
                 raise
             return JobStatus(JobState.FINISHED, None, f"its cluster went with it: {silent.fact}")
         if not found:
@@ -207,7 +207,7 @@ class FlinkRest:
             found = [there] if there is not None else named(calls, job)
             return tuple(running_of(calls, one) for one in found)
         except Unanswered:
-            if not self.options.get("application"):
+            if not calls.of_one_application:
                 raise
             return ()
 
@@ -215,11 +215,11 @@ class FlinkRest:
         return take_savepoint(self._calls(None), request, self._notes, self.interrupt)
 
     def latest_checkpoint(self, job_id: str) -> str | None:
-        began = time.time()
+        began, calls = time.time(), self._calls(None)
         try:
-            return latest_checkpoint(self._calls(None), job_id)
+            return latest_checkpoint(calls, job_id)
         except Unanswered as silent:
-            if not self.options.get("application"):
+            if not calls.of_one_application:
                 raise
             hint = "its job has ended: name its newest chk- folder in \"existing_savepoint_paths\""
             raise Gone(silent.fact, began, cluster=self.name, job=job_id, hint=hint) from silent
@@ -294,7 +294,7 @@ class FlinkRest:
             )
 
     def _refuse_application(self, submission: Submission) -> None:
-        if self.options.get("application"):
+        if self._calls(None).of_one_application:
             fact = one_application(self.name)
             hint = "submit to a session cluster, or start the application by a cluster of kind command"
             raise ClusterError(fact, cluster=self.name, job=submission.job, hint=hint)

@@ -179,7 +179,7 @@ class _Taking:
             return wait_for(patient, max(0.0, until - time.monotonic()), self.interrupt)
         except Unanswered as silent:
             begun = self._noted.get("begun")
-            if begun is None or not (self.ends and self.calls.options.get("application")):
+            if begun is None or not (self.ends and self.calls.of_one_application):
                 raise silent
             if look == self._ended:
                 return True  # a cluster of one application goes when the application has ended

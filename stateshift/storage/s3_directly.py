@@ -33,15 +33,21 @@ _PAUSE_SECONDS = 60.0
 _CREDENTIALS_SECONDS = 60.0  # those that expire are renewed a quarter of an hour before
 _KEPT = 256  # connections: more than are at work at once
 
+_NONE: Final[Mapping[str, str]] = {}
+
 _SIGNED: Final = re.compile(r"AWS4-HMAC-SHA256 Credential=[^,]*/\d{8}/([^/,]+)/s3/aws4_request,")
 
 # Made anew for each request, by us, the signature or who sends it; whatever else there is belongs to the object.
 _ANEW: Final = re.compile(
     r"host|content-length|authorization|expect|range|transfer-encoding|accept-encoding|connection|x-amz-date|amz-sdk-.*"
     r"|x-amz-content-sha256|x-amz-security-token|x-amz-checksum-(?!mode).*|x-amz-trailer|x-amz-decoded-content-length"
-    r"|content-md5",
-    re.IGNORECASE,
+    r"|content-md5"
 )
+
+# How each is asked for, and what is answered where all is well.
+_ASKED: Final[Mapping[str, tuple[str, tuple[int, ...]]]] = {
+    "PutObject": ("PUT", (200,)), "GetObject": ("GET", (206,)), "HeadObject": ("HEAD", (200, 404)),
+}  # fmt: skip
 
 _SUMS: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "x-amz-checksum-crc32": lambda content: zlib.crc32(content).to_bytes(4, "big"),
@@ -78,16 +84,13 @@ class Directly(Usual):
         self._not_before = 0.0
 
     def put(self, full: str, content: bytes) -> None:
-        way = self._way("PutObject")
-        answer = self._asked(way, "PUT", full, content, way.sums_of(content), 200) if way is not None else None
+        answer = self._asked("PutObject", full, content)
         if answer is None or "ETag" not in answer.headers:  # a page of whoever stands between has none
             with self._looking("PutObject", full):
                 super().put(full, content)
 
     def get(self, full: str, start: int, end: int) -> bytes:
-        way = self._way("GetObject")
-        wanted = {"Range": f"bytes={start}-{end - 1}"}
-        answer = self._asked(way, "GET", full, b"", wanted, 206) if way is not None else None
+        answer = self._asked("GetObject", full, headers={"Range": f"bytes={start}-{end - 1}"})
         if answer is not None:
             return bytes(answer.data)
         with self._looking("GetObject", full):
@@ -95,8 +98,7 @@ class Directly(Usual):
 
     def info(self, full: str) -> Mapping[str, Any]:
         """That nothing is there is left to the package to tell: it looks for a directory of that name, too."""
-        way = self._way("HeadObject") if self._key(full) else None
-        answer = self._asked(way, "HEAD", full, b"", {}, 200, 404) if way is not None else None
+        answer = self._asked("HeadObject", full)
         told = {} if answer is None or answer.status == 404 else answer.headers
         if {"Content-Length", "ETag", "Last-Modified"} <= told.keys():
             return {"name": full, "type": "file", "size": int(told["Content-Length"]), "ETag": told["ETag"],
@@ -104,18 +106,16 @@ class Directly(Usual):
         with self._looking("HeadObject", full):
             return super().info(full)
 
-    def _way(self, operation: str) -> _Way | None:
-        return self._ways.get(operation) if time.monotonic() >= self._not_before else None
-
-    def _asked(
-        self, way: _Way, method: str, full: str, content: bytes, headers: Mapping[str, str], *expected: int
-    ) -> Any:
+    def _asked(self, operation: str, full: str, content: bytes = b"", headers: Mapping[str, str] = _NONE) -> Any:
         """The answer, where its status is an expected one; else None. Raises what may pass."""
+        way, key = self._ways.get(operation), self._key(full)
+        if way is None or not key or time.monotonic() < self._not_before:
+            return None
         from urllib3.exceptions import HTTPError, SSLError
 
-        found = None
+        found, (method, expected) = None, _ASKED[operation]
         try:
-            answer = way.ask(method, self._key(full), content, headers)
+            answer = way.ask(method, key, content, headers)
             found = answer if answer.status in expected else None
         except SSLError:
             answer = None
@@ -188,17 +188,14 @@ class _Way:
     region: str
     credentials: Callable[[], Any]
 
-    def sums_of(self, content: bytes) -> dict[str, str]:
-        return {name: base64.b64encode(_SUMS[name](content)).decode() for name in self.sums}
-
     def ask(self, method: str, key: str, content: bytes, headers: Mapping[str, str]) -> Any:
         from botocore.auth import S3SigV4Auth
         from botocore.awsrequest import AWSRequest
 
-        url = self.top + _quoted(key)
-        request = AWSRequest(method, url, {**self.headers, **headers}, content)
+        name, sums = _quoted(key), {one: base64.b64encode(_SUMS[one](content)).decode() for one in self.sums}
+        request = AWSRequest(method, self.top + name, {**self.headers, **headers, **sums}, content)
         S3SigV4Auth(self.credentials(), "s3", self.region).add_auth(request)
-        path = urlsplit(self.top).path + _quoted(key)
+        path = urlsplit(self.top).path + name
         return self.pool.urlopen(method, path, content or None, dict(request.headers.items()), retries=False,
                                  redirect=False, decode_content=False)  # fmt: skip
 

@@ -21,7 +21,7 @@ from seen import BUCKET_SECONDS
 from ways import UNTIL, WAYS
 
 sys.path.insert(0, str(ROOT / "scripts" / "bench"))
-from pages import drawing
+from pages import drawing, reached
 from published import beside
 
 RESULTS = ROOT / "scripts" / "bench" / "results" / "downtime.md"
@@ -59,7 +59,7 @@ def others(measured: Every) -> Iterator[Mapping[str, Any]]:
 
 
 def without_steps(one: Mapping[str, Any]) -> dict[str, Any]:
-    """They are of use while a run is taken apart, and most of a line."""
+    """They are of use while a run is taken apart."""
     return {key: value for key, value in one.items() if key != "steps"}
 
 
@@ -173,10 +173,8 @@ def verdicts(found: Every, mb: int) -> Iterator[str]:
 def told(what: str, value: float, goal: float | None, most: bool, unit: str = " times") -> str:
     if goal is None:
         return f"{what}: {value:.2f}{unit}"
-    reached = value <= goal if most else value >= goal
-    return f"{what}: {value:.2f}{unit} (goal: at {'most' if most else 'least'} {goal:g}, " + (
-        "reached)" if reached else "NOT reached)"
-    )
+    is_so = value <= goal if most else value >= goal
+    return f"{what}: {value:.2f}{unit} (goal: at {'most' if most else 'least'} {goal:g}, {reached(is_so)})"
 
 
 def flatness(every: Every) -> Iterator[str]:
