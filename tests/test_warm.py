@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -12,8 +13,9 @@ import pytest
 
 from stateshift import migration
 from stateshift.clusters.protocol import JobState, StopRequest, Submission
-from stateshift.errors import ClusterError, Interrupted, PlanError, StalePlan
+from stateshift.errors import ClusterError, Interrupted, PlanError, StalePlan, StorageError
 from stateshift.formats.marks import RELEASED, WAIT, WAITING, encode_tag, fence_owner, is_meant
+from stateshift.migration import warming
 from stateshift.report import Report
 from stateshift.spec import Spec
 from stateshift.steering import Steering, Throttle
@@ -303,16 +305,19 @@ class Mortal(Stage):
         super().__init__(folder, seed)
         self.job.moods = {"batch": 0.01, "tidy": 0.005, "back": 0.002}
         self.calls_left: int | None = None
+        self.gone = False
 
     def _wrap(self, storage: Storage) -> Storage:
         outer = self
 
         class Dying(Watched):
             def __getattr__(self, name: str) -> Any:
+                if outer.gone:
+                    raise Killed
                 if outer.calls_left is not None:
                     outer.calls_left -= 1
                     if outer.calls_left < 0:
-                        outer.calls_left = None
+                        outer.calls_left, outer.gone = None, True
                         outer.ground.disk.kill()
                         raise Killed
                 return super().__getattr__(name)
@@ -326,7 +331,7 @@ class Mortal(Stage):
         except (Killed, ProcessGone):
             return None
         finally:
-            self.calls_left = None
+            self.calls_left, self.gone = None, False
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -355,6 +360,127 @@ def test_killed_anywhere_and_taken_back_it_has_left_no_trace(tmp_path: Path, see
     assert not any(fence_owner(content) for content in stage.ground.held(SOURCE).values())
     epoch, state = state_at(stage.ground.disk.open(SOURCE))
     assert epoch is not None and stage.job.running and state == stage.job.expected(epoch)
+
+
+# -- while it stops
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lasts seconds elsewhere is over at once here."""
+    monkeypatch.setattr(warming, "STOPPING_SECONDS", 0.005)
+
+
+class Slow(Stage):
+    """Far away, and takes its time to stop: `acts` are what it does until it has."""
+
+    def __init__(self, folder: Path, seed: int = 1, *acts: Callable[[Slow], None]) -> None:
+        super().__init__(folder, seed)
+        self.ground.disk.at_once = 8
+        self.job.moods, self.acts = dict.fromkeys(self.job.moods, 0.0), acts
+
+    def _stop(self, request: StopRequest) -> None:
+        for act in self.acts if request.location == SOURCE else ():
+            act(self)
+        self.job.running = False
+
+    def last_batch(self) -> None:
+        """It is still there for as long as it takes to bring it."""
+        self.job.batch()
+        names = {f"state/0/{shard}/{self.job.epoch + 1}.delta" for shard in range(2)}
+        until = time.monotonic() + 20
+        while not names <= set(self.ground.held(TARGET)) and time.monotonic() < until:
+            time.sleep(0.01)
+
+
+@pytest.mark.row("T-1", "T-5")
+def test_what_a_job_still_commits_is_brought_before_it_has_gone(tmp_path: Path) -> None:
+    stage = Slow(tmp_path, 1, Slow.last_batch)
+    assert stage.apply().state == "finished" and stage.there is not None
+    plans = [stage.ground.workdir().read(f"plans/{number}.json") for number in range(4)]
+    assert [plan["purpose"] for plan in plans] == ["warm", "halt", "warm", "move"]
+    assert not [s for p in plans[3]["phases"] if p["name"] == "copy" for s in p["steps"] if s["kind"] == "CopyFiles"]
+    assert not migration.verify(stage.ground.workdir(), stage.ground.doors).broken
+    stage.ground.rollback(discard_progress=True)
+    assert stage.ground.held(TARGET) == {} and not stage.ground.locks()
+
+
+class Full(Slow):
+    """Nothing can be written at the target until it has stopped."""
+
+    stopping = False
+
+    def _stop(self, request: StopRequest) -> None:
+        self.stopping = True
+        super()._stop(request)
+        self.stopping = False
+
+    def _wrap(self, storage: Storage) -> Storage:
+        outer = self
+
+        class Failing(Watched):
+            def __getattr__(self, name: str) -> Any:
+                if name == "write" and outer.stopping:
+                    outer.refused = True
+                    raise StorageError("no space left", location=TARGET)
+                return super().__getattr__(name)
+
+        return Failing(storage, self.job)  # type: ignore[return-value]
+
+    refused = False
+
+    def wait(self) -> None:
+        until = time.monotonic() + 20
+        while not self.refused and time.monotonic() < until:
+            time.sleep(0.01)
+
+
+def test_what_cannot_be_brought_while_it_stops_is_brought_afterwards(tmp_path: Path) -> None:
+    stage = Full(tmp_path, 1, lambda stage: stage.job.batch(), Full.wait)  # type: ignore[arg-type]
+    assert stage.apply().state == "finished" and stage.there is not None
+    assert stage.refused
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_it_does_while_it_stops_its_last_state_arrives(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    moods = dice.choices((LivingJob.batch, LivingJob.tidy, LivingJob.back), (4, 2, 1), k=12)
+
+    def one(mood: Callable[[LivingJob], None]) -> Callable[[Slow], None]:
+        return lambda stage: (mood(stage.job), time.sleep(dice.random() * 0.03))[0]
+
+    stage = Slow(tmp_path, seed, *map(one, moods))
+    report = stage.apply()
+    assert report.state == "finished" and stage.there is not None, "what arrived was judged when the job was started"
+    assert not migration.verify(stage.ground.workdir(), stage.ground.doors).broken
+
+
+class Distant(Mortal):
+    """Many calls at once, of which one is the last; and it commits while it stops."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        super().__init__(folder, seed)
+        self.ground.disk.at_once = 8
+        self.job.moods = dict.fromkeys(self.job.moods, 0.0)
+
+    def _stop(self, request: StopRequest) -> None:
+        for _ in range(4 if request.location == SOURCE else 0):
+            self.job.batch()
+            time.sleep(0.03)
+        self.job.running = False
+
+
+@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("seed", range(30))
+def test_killed_while_it_stops_its_last_state_arrives(tmp_path: Path, seed: int) -> None:
+    dice, stage = random.Random(seed), Distant(tmp_path, seed)
+    proposal = stage.ground.propose(warm_spec())
+    report = stage.until_killed(dice.randint(100, 600), lambda: stage.ground.apply(proposal))
+    report = report or stage.until_killed(dice.randint(1, 250), stage.ground.resume)
+    report = report or stage.ground.resume()
+    assert report.state == "finished" and stage.there is not None, "what arrived was judged when the job was started"
+    assert len(stage.ground.cluster.submissions) == 1
 
 
 class Timed(Stage):

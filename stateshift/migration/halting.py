@@ -3,7 +3,10 @@ so. And letting them go on, when they do not move after all."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 
 from stateshift import executor
@@ -16,8 +19,11 @@ from stateshift.step import PrepareJob, StopJob
 
 
 class Halting(Working):
-    def halt(self, wave: list[JobSpec]) -> frozenset[str]:
-        """Carry out the halt plans, where there are some; the jobs that they stopped."""
+    def halt(
+        self, wave: list[JobSpec], meanwhile: Callable[[threading.Event], None] | None = None
+    ) -> frozenset[str]:
+        """Carry out the halt plans, where there are some; the jobs that they stopped. `meanwhile` goes on beside that,
+        until it is told that it is over."""
         halts = {job.name: halt for job in wave if (halt := self._halt_of(job)) is not None}
         order = [[job for job in part if job.name in halts] for part in parts(self.spec, wave)]
         begun = self.has_stopped(wave)
@@ -26,12 +32,13 @@ class Halting(Working):
             reader.first_look()
         if len(order) > 1:
             self.prepare(wave)  # what fails then has stopped nobody
-        for part in order:
-            for job in part:
-                if job.name in readers:
-                    readers[job.name].wait()
-            plans = [halts[job.name] for job in part]
-            executor.execute_together(plans, self.world, self.journal, self.doors.fleet)
+        with _beside(meanwhile if halts and not begun else None):
+            for part in order:
+                for job in part:
+                    if job.name in readers:
+                        readers[job.name].wait()
+                plans = [halts[job.name] for job in part]
+                executor.execute_together(plans, self.world, self.journal, self.doors.fleet)
         return frozenset(halts)
 
     def has_stopped(self, wave: Iterable[JobSpec]) -> bool:
@@ -92,6 +99,22 @@ class Halting(Working):
     def _was_prepared_and_undone(self, number: int) -> bool:
         plan = self.journal.progress.plans[number]
         return plan.purpose == "halt" and plan.undone and any(s.phase == "prepare" for s in plan.steps.values())
+
+
+@contextmanager
+def _beside(work: Callable[[threading.Event], None] | None) -> Iterator[None]:
+    """`work` goes on in a thread of its own for as long as the block takes; what it is at then, it finishes."""
+    if work is None:
+        yield
+        return
+    over = threading.Event()
+    with ThreadPoolExecutor(1, thread_name_prefix="beside") as threads:
+        done = threads.submit(work, over)
+        try:
+            yield
+        finally:
+            over.set()
+    done.result()
 
 
 def is_stopping(plan: PlanProgress) -> bool:

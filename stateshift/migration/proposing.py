@@ -103,11 +103,12 @@ def decode_proposal(value: Any) -> Proposal:
 
 
 def gather(
-    spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bool = False, arrived: Arrivals | None = None
-) -> Facts:
+    spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir, probing: bool = False, arrived: Arrivals | None = None,
+    before: Facts | None = None,
+) -> Facts:  # fmt: skip
     """All the reading there is before a plan exists. `probing` is for a plan that is shown: how fast its storages are,
     and what is asked of them before anything moves (`preflight`). `arrived` is what rounds have left
-    at the target already."""
+    at the target already; what clusters said `before` is not asked of them again."""
     kind = engine(spec.engine)
     _check_submits(spec, job)
     with _asking(job, doors) as ask:
@@ -119,8 +120,10 @@ def gather(
             for d in job.data
         ]
         others = [ask(partial(_survey, spec, location, doors, job.transform)) for location in _others(job)]
-        here = ask(lambda: _cluster_facts(spec, job.source_cluster, job, doors, workdir, running=True))
-        there = ask(lambda: _cluster_facts(spec, job.target_cluster, job, doors, workdir, running=False))
+        here = ask(lambda: before.source_cluster if before is not None else
+                   _cluster_facts(spec, job.source_cluster, job, doors, workdir, running=True))  # fmt: skip
+        there = ask(lambda: before.target_cluster if before is not None else
+                    _cluster_facts(spec, job.target_cluster, job, doors, workdir, running=False))  # fmt: skip
         source, found = source_of()
         survey = kind.own_part(spec, job, _surveyed(found, source))
         facts = Facts(

@@ -120,9 +120,10 @@ class Run(Halting):
         for job in pending:
             self._lock(job)
         warm = [job for job in pending if self._moves_warm(job)]
-        if warm and not self.has_stopped(pending):
-            Warming(self, warm).until_cutover()
-        halted = self.halt(pending)
+        warming = Warming(self, warm) if warm and not self.has_stopped(pending) else None
+        if warming is not None:
+            warming.until_cutover()
+        halted = self.halt(pending, warming.while_they_stop() if warming is not None else None)
         adopted = [self.adopted(job, "move", "start") or self._fresh(job, halted, pending) for job in pending]
         plans = [self.adopt(one) if isinstance(one, Plan) else one for one in adopted]
         self._start_again(plans)

@@ -5,30 +5,36 @@ little is left that the job may be stopped for it.
     decide   stop the job, bring what is left once more, or wait
     bring    one plan for each job, carried out together
 
+A job that is asked to stop still commits, and takes its time to go: what it leaves behind is brought meanwhile.
 Nothing here changes the source: whoever ends this in between leaves a job that runs as if nobody had looked.
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 from stateshift import executor
 from stateshift.engines.registry import engine
-from stateshift.errors import MissingFile, PlanError, StalePlan
+from stateshift.errors import MissingFile, PlanError, StalePlan, StateshiftError
 from stateshift.journal import PlanProgress, RoundSeen
 from stateshift.migration.halting import Halting
 from stateshift.plan import Plan
 from stateshift.spec import JobSpec
 from stateshift.spec.warm import NEVER, READY, TOLD, seconds_of, window_of
 from stateshift.survey import Facts, Left
+from stateshift.world import Unwatched
 
 RUNS = ("running", "queued", "unknown")
 PATIENCE = 3  # rounds after which no less was left than before
 SHRINKS = 0.9  # to less than this part of what was left before
 POLL_SECONDS = 2.0  # between two looks, where nothing is worth bringing yet
+STOPPING_SECONDS = 0.2  # the same, while the job goes
 FRESH_SECONDS = 60.0  # after which even a little is brought
 STANDBY_SECONDS = 10.0  # the same, where it is all there is should the source be lost
 
@@ -172,6 +178,35 @@ class Warming:
         last = [seconds for _, seconds in rounds[-PATIENCE - 1 :]]
         if len(last) > PATIENCE and all(b >= SHRINKS * a for a, b in pairwise(last)):
             raise PlanError(f"{fact}: it does not get less", hint=hint)
+
+    # -- while the jobs go
+
+    def while_they_stop(self) -> Callable[[threading.Event], None] | None:
+        """What is done beside that, if there is something to do. A disk is not waited for, and what Flink leaves behind
+        is known only when it has."""
+        far = [
+            job for job in self.jobs
+            if not job.takes_savepoints and self.run.doors.open_storage(job.source).traits.at_once > 1
+        ]  # fmt: skip
+        return partial(self._follow, far) if far else None
+
+    def _follow(self, jobs: Sequence[JobSpec], over: threading.Event) -> None:
+        """Whatever fails here is left for afterwards."""
+        while not over.is_set():
+            for job in jobs:
+                with suppress(StateshiftError):
+                    self._bring_the_last(job, over)
+            over.wait(STOPPING_SECONDS)
+
+    def _bring_the_last(self, job: JobSpec, over: threading.Event) -> None:
+        run, before, number = self.run, self.seen[job.name][-1], len(self.run.rounds(job))
+        facts = run.facts_of(job, before=before.facts)
+        plan = engine(run.spec.engine).round(run.spec, job, facts)
+        if plan.facts != before.plan.facts or not plan.files or over.is_set():
+            return
+        world = replace(run.world, meter=Unwatched())  # what is watched is that the jobs stop
+        executor.execute_together([run.adopt(plan)], world, run.journal, run.doors.fleet)
+        run.say(f"{job.name}: round {number + 1} has brought {_at(plan)} while it stopped")
 
     # -- bring
 

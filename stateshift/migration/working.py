@@ -67,9 +67,9 @@ class Working:
         plans = self.journal.progress.plans_of((job.name,))
         return [plan for plan in plans if plan.purpose == "warm" and not plan.undone]
 
-    def facts_of(self, job: JobSpec) -> Facts:
-        """What is there now, and what of it rounds have brought."""
-        return gather(self.spec, job, self.doors, self.workdir, arrived=self._arrivals(job))
+    def facts_of(self, job: JobSpec, before: Facts | None = None) -> Facts:
+        """What is there now, and what of it rounds have brought. With facts from `before` no cluster is asked."""
+        return gather(self.spec, job, self.doors, self.workdir, arrived=self._arrivals(job), before=before)
 
     def with_arrivals(self, job: JobSpec, facts: Facts) -> Facts:
         """The same facts, behind a round that was made from them: what that has brought is at the target now."""

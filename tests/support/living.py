@@ -9,9 +9,11 @@ Every batch puts some keys of one operator; values tell the batch and how often 
 
 from __future__ import annotations
 
+import functools
 import random
-from collections.abc import Iterator
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Concatenate, ParamSpec
 
 from stateshift.engines.spark.survey import survey
 from stateshift.formats.spark import state_files
@@ -23,9 +25,24 @@ from tests.support.entries import entries
 State = dict[bytes, bytes]
 
 
+P = ParamSpec("P")
+
+
+def _one_at_a_time(act: Callable[Concatenate[LivingJob, P], None]) -> Callable[Concatenate[LivingJob, P], None]:
+    """Whoever watches may do so from several threads."""
+
+    @functools.wraps(act)
+    def acted(job: LivingJob, *args: P.args, **keys: P.kwargs) -> None:
+        with job.lock:
+            act(job, *args, **keys)
+
+    return acted
+
+
 class LivingJob:
     def __init__(self, disk: MemoryDisk, location: str, dice: random.Random, shards: int = 2, keys: int = 6) -> None:
         self.disk, self.location, self.dice, self.shards, self.keys = disk, location, dice, shards, keys
+        self.lock = threading.RLock()
         self.epoch, self.times_back = -1, 0
         self.running = True
         self.moods = {"batch": 0.05, "tidy": 0.02, "back": 0.0}
@@ -42,6 +59,7 @@ class LivingJob:
         other.epoch, other.states, other.times_back = self.epoch, dict(self.states), self.times_back
         return other
 
+    @_one_at_a_time
     def live(self) -> None:
         if not self.running:
             return
@@ -49,6 +67,7 @@ class LivingJob:
             if self.dice.random() < chance:
                 getattr(self, mood)()
 
+    @_one_at_a_time
     def batch(self) -> None:
         number, storage = self.epoch + 1, self.storage
         shape = Checkpoint(batches=number + 1, shards=self.shards).files()
@@ -63,6 +82,7 @@ class LivingJob:
         put(storage, f"commits/{number}", shape[f"commits/{number}"])
         self.epoch, self.states[number] = number, after
 
+    @_one_at_a_time
     def tidy(self) -> None:
         """Spark's maintenance: a snapshot of the newest version, and what is older than the one before goes."""
         version, storage = self.epoch + 1, self.storage
@@ -79,6 +99,7 @@ class LivingJob:
                 storage.remove(file.path)
         self.snapshots = {v for v in self.snapshots if v >= keep}
 
+    @_one_at_a_time
     def back(self) -> None:
         """Its owner takes the job back by up to three batches, and it goes on from there with other input."""
         lowest = max(min(self.snapshots, default=1), self.epoch - 3, 1) - 1
