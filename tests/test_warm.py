@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from stateshift import migration
-from stateshift.clusters.protocol import JobState, StopRequest, Submission
+from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
 from stateshift.errors import ClusterError, Interrupted, PlanError, StalePlan, StorageError
-from stateshift.formats.marks import RELEASED, WAIT, WAITING, encode_tag, fence_owner, is_meant
+from stateshift.formats.marks import INDEX, RELEASED, WAIT, WAITING, encode_tag, fence_owner, is_meant
 from stateshift.migration import warming
 from stateshift.report import Report
 from stateshift.spec import Spec
@@ -384,6 +384,11 @@ class Slow(Stage):
             act(self)
         self.job.running = False
 
+    def beside(self, location: str) -> list[str]:
+        """What lies beside the image, but for the index that every image of ours has."""
+        found = self.ground.disk.snapshot(location)
+        return [path for path in found if path.startswith("_stateshift/") and path != INDEX]
+
     def last_batch(self) -> None:
         """It is still there for as long as it takes to bring it."""
         self.job.batch()
@@ -397,12 +402,48 @@ class Slow(Stage):
 def test_what_a_job_still_commits_is_brought_before_it_has_gone(tmp_path: Path) -> None:
     stage = Slow(tmp_path, 1, Slow.last_batch)
     assert stage.apply().state == "finished" and stage.there is not None
-    plans = [stage.ground.workdir().read(f"plans/{number}.json") for number in range(4)]
-    assert [plan["purpose"] for plan in plans] == ["warm", "halt", "warm", "move"]
-    assert not [s for p in plans[3]["phases"] if p["name"] == "copy" for s in p["steps"] if s["kind"] == "CopyFiles"]
+    count = len(list((stage.ground.workdir().path / "plans").iterdir()))
+    plans = [stage.ground.workdir().read(f"plans/{number}.json") for number in range(count)]
+    purposes = [plan["purpose"] for plan in plans]
+    assert purposes == ["warm", "halt", *["warm"] * (count - 3), "move"] and count > 3
+    assert not [s for p in plans[-1]["phases"] if p["name"] == "copy" for s in p["steps"] if s["kind"] == "CopyFiles"]
     assert not migration.verify(stage.ground.workdir(), stage.ground.doors).broken
+    assert fence_owner(stage.ground.held(SOURCE)[f"commits/{stage.job.epoch + 1}"]) == "run-run"
+    assert stage.beside(SOURCE) == []
+    assert not any("staged" in path for path in stage.beside(TARGET))
     stage.ground.rollback(discard_progress=True)
     assert stage.ground.held(TARGET) == {} and not stage.ground.locks()
+    assert stage.beside(SOURCE) == stage.beside(TARGET) == []
+
+
+def test_a_fence_that_was_ready_is_not_put_over_what_the_job_has_committed(tmp_path: Path) -> None:
+    stage = Slow(tmp_path, 1, Slow.last_batch)
+    find = stage.ground.cluster.find_source
+
+    def late(request: StopRequest) -> JobStatus:
+        """A zombie commits while we look at what it has left."""
+        if not stage.job.running and stage.job.epoch == 12:
+            stage.job.batch()
+        return find(request)
+
+    stage.ground.cluster.find_source = late  # type: ignore[method-assign]
+    stage.apply()
+    held = stage.ground.held(SOURCE)
+    assert fence_owner(held["commits/13"]) is None and fence_owner(held["commits/14"]) == "run-run"
+    assert stage.beside(SOURCE) == []
+
+
+@pytest.mark.parametrize("when", ["before", "behind"])
+def test_stopped_in_vain_it_leaves_nothing_at_its_source(tmp_path: Path, when: str) -> None:
+    """It has become another one meanwhile."""
+    other = b'{"id":"99999999-2222-3333-4444-555555555555"}'
+    stage = Slow(tmp_path, 1, *([Slow.last_batch] if when == "behind" else []),
+                 lambda stage: stage.ground.put(f"{SOURCE}/metadata", other))  # fmt: skip
+    with pytest.raises(StalePlan):
+        stage.apply()
+    assert stage.job.running and stage.beside(SOURCE) == []
+    stage.ground.rollback()
+    assert stage.ground.held(TARGET) == {} and stage.beside(TARGET) == stage.beside(SOURCE) == []
 
 
 class Full(Slow):

@@ -29,19 +29,23 @@ class SurveyIt(Protocol):
     ) -> tuple[Storage, Survey]: ...
 
 
+class Round(Protocol):
+    def __call__(self, spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -> Plan: ...
+
+
 @dataclass(frozen=True)
 class Engine:
     """`survey` gives what is at a location, and the storage that its survey is of: an image may be in more than one
-    place. `round` is the plan of what can be brought while the job runs, `standby` of what makes that an image of its
-    own. `begins_with` is the file that an image's folder has and no other engine's; `file` decodes a single file, and
-    is None where that first file says what its whole folder is, and the others nothing alone."""
+    place. `round` is the plan of what can be brought while the job runs, or while it stops, `standby` of what makes
+    that an image of its own. `begins_with` is the file that an image's folder has and no other engine's; `file` decodes
+    a single file, and is None where that first file says what its whole folder is, and the others nothing alone."""
 
     name: str
     begins_with: str
     survey: SurveyIt
     fenced_by: Callable[[Storage], str | None]
     plan: Callable[[Spec, JobSpec, Facts], tuple[Plan, ...]]
-    round: Callable[[Spec, JobSpec, Facts], Plan]
+    round: Round
     standby: Callable[[Spec, JobSpec, Facts], Plan]
     identity: Callable[[Facts], str]
     own_part: Callable[[Spec, JobSpec, Survey], Survey]
@@ -73,10 +77,10 @@ def _spark_plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     return plan(spec, job, facts)
 
 
-def _spark_round(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+def _spark_round(spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -> Plan:
     from stateshift.engines.spark.planner import round_plan
 
-    return round_plan(spec, job, facts)
+    return round_plan(spec, job, facts, stopping)
 
 
 def _spark_standby(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
@@ -147,7 +151,7 @@ def _flink_plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
     return plan(spec, job, facts)
 
 
-def _flink_round(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
+def _flink_round(spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -> Plan:
     from stateshift.engines.flink.planner import round_plan
 
     return round_plan(spec, job, facts)

@@ -6,6 +6,7 @@
     _stateshift/idle             written by such a job once it is restored and has nothing to read
     _stateshift/waiting          written by such a job that was started early, and waits for its image
     _stateshift/released         our answer, once the image is there
+    _stateshift/fence/0, /1 …    the fence, before it is put up, where a rename is sooner than a new file
     _stateshift/staged/PATH      what will make the image visible as PATH, where that was brought beforehand
     offsets/N+1, commits/N+1     the fence: taken so that no zombie of the old job can commit (text: `fence_text`)
 
@@ -27,6 +28,7 @@ IDLE = f"{FOLDER}/idle"
 WAITING = f"{FOLDER}/waiting"
 RELEASED = f"{FOLDER}/released"
 STAGED = f"{FOLDER}/staged"
+FENCE = f"{FOLDER}/fence"
 WAIT = "STATESHIFT_WAIT"  # what tells a job that it was started early
 TEMPORARY = ".stateshift-"  # how our temporary files begin; they end in .tmp
 LOCK_SUFFIX = ".stateshift-lock"

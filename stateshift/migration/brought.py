@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from stateshift.formats.marks import FOLDER
 from stateshift.journal import PlanProgress
 from stateshift.plan import Plan
-from stateshift.step import BringFiles, CopyFiles, TransformShard, WriteFile
+from stateshift.step import BringFiles, CopyFiles, StageFiles, TransformShard, WriteFile
 from stateshift.survey import Brought, Facts, FileInfo, ShardFiles, Survey
 
 Listings = Mapping[str, Mapping[str, FileInfo]]
@@ -54,14 +54,16 @@ def arrivals(rounds: list[PlanProgress], read: Callable[[PlanProgress], Plan]) -
                 continue
             if isinstance(step, BringFiles):
                 _add(found, step, progress)
-            elif isinstance(step, CopyFiles | TransformShard | WriteFile):
+            elif isinstance(step, CopyFiles | StageFiles | TransformShard | WriteFile):
                 found.written.setdefault(step.target, set()).update(_outputs(step))
     return found
 
 
-def _outputs(step: CopyFiles | TransformShard | WriteFile) -> tuple[str, ...]:
+def _outputs(step: CopyFiles | StageFiles | TransformShard | WriteFile) -> tuple[str, ...]:
     """What makes what was brought an image: written by us, and written again with the next one."""
     match step:
+        case StageFiles():
+            return step.staged_names
         case CopyFiles():
             return tuple(name for _, name in step.named)
         case TransformShard():

@@ -274,6 +274,7 @@ def _survey(spec: Spec, location: str, doors: Doors, changes: Sequence[Mapping[s
 def _surveyed(survey: Survey, storage: Storage) -> Survey:
     traits = storage.traits
     told = {"renames": traits.renames, "keeps_times": traits.keeps_times, "owners": traits.owners}
+    told["renames_sooner"] = traits.renames_once and traits.at_once > 1  # than anything new is there
     return replace(survey, traits=told, real=real_location(survey.location))
 
 

@@ -34,9 +34,12 @@ RUNS = ("running", "queued", "unknown")
 PATIENCE = 3  # rounds after which no less was left than before
 SHRINKS = 0.9  # to less than this part of what was left before
 POLL_SECONDS = 2.0  # between two looks, where nothing is worth bringing yet
-STOPPING_SECONDS = 0.2  # the same, while the job goes
+STOPPING_SECONDS = 0.1  # the same, while the job goes
 FRESH_SECONDS = 60.0  # after which even a little is brought
 STANDBY_SECONDS = 10.0  # the same, where it is all there is should the source be lost
+
+
+Epochs = list[tuple[str, int | None]]
 
 
 @dataclass(frozen=True)
@@ -50,18 +53,14 @@ class Seen:
     runs: bool
     facts: Facts
 
-    @property
-    def runs_at(self) -> list[tuple[str, int | None]]:
-        """The last batch of each of its queries."""
-        return [(image.path, image.epoch) for image in self.facts.source.images]
-
 
 class Warming:
     def __init__(self, run: Halting, jobs: Sequence[JobSpec]) -> None:
         self.run, self.jobs = run, list(jobs)
         self.seen: dict[str, list[Seen]] = {}
         self._prepared = False
-        self._kept: dict[str, list[tuple[str, int | None]]] = {}
+        self._kept: dict[str, Epochs] = {}
+        self._stopping: dict[str, Epochs] = {}
         self._brought_at = run.doors.clock.now()
 
     def until_cutover(self) -> None:
@@ -199,13 +198,15 @@ class Warming:
             over.wait(STOPPING_SECONDS)
 
     def _bring_the_last(self, job: JobSpec, over: threading.Event) -> None:
-        run, before, number = self.run, self.seen[job.name][-1], len(self.run.rounds(job))
+        run, number = self.run, len(self.run.rounds(job))
+        before = self.seen[job.name][-1]
         facts = run.facts_of(job, before=before.facts)
-        plan = engine(run.spec.engine).round(run.spec, job, facts)
-        if plan.facts != before.plan.facts or not plan.files or over.is_set():
+        plan, at = engine(run.spec.engine).round(run.spec, job, facts, stopping=True), runs_at(facts)
+        if over.is_set() or plan.facts != before.plan.facts or at == self._stopping.get(job.name):
             return
         world = replace(run.world, meter=Unwatched())  # what is watched is that the jobs stop
         executor.execute_together([run.adopt(plan)], world, run.journal, run.doors.fleet)
+        self._stopping[job.name] = at
         run.say(f"{job.name}: round {number + 1} has brought {_at(plan)} while it stopped")
 
     # -- bring
@@ -232,7 +233,7 @@ class Warming:
 
     def _is_news(self, one: Seen) -> bool:
         """Whether an image that can be started from is wanted, and this is a later one than what is there."""
-        return one.job.cutover == NEVER and one.runs_at != self._kept.get(one.job.name)
+        return one.job.cutover == NEVER and runs_at(one.facts) != self._kept.get(one.job.name)
 
     def _keep(self, one: Seen) -> None:
         """Make what rounds have brought an image. What the job has tidied away by now, the next round looks for."""
@@ -242,7 +243,7 @@ class Warming:
         except (MissingFile, StalePlan) as error:
             self.run.say(f"{one.job.name}: {_at(plan)} was not kept ({error.fact})")
         else:
-            self._kept[one.job.name] = one.runs_at
+            self._kept[one.job.name] = runs_at(one.facts)
             self.run.say(f"{one.job.name}: can be started from {_at(plan)} at {one.job.destination}")
 
     def _is_worth_it(self, one: Seen) -> bool:
@@ -273,6 +274,11 @@ class Warming:
         if any(one.job.cutover == NEVER for one in seen):
             return "for the job's next batches: it is never stopped"
         return f"for {hours[0]}" if hours else "for the job's next batch"
+
+
+def runs_at(facts: Facts) -> Epochs:
+    """The last batch of each of its queries."""
+    return [(image.path, image.epoch) for image in facts.source.images]
 
 
 def _speed(one: PlanProgress) -> tuple[float, float] | None:

@@ -5,8 +5,9 @@
     StopJob          jobs        stop the job at a consistent epoch unless it is already stopped
     TakeSavepoint    savepoints  let the engine write an image, and end the job with it if the spec says so
     TakeCheckpoint   savepoints  end the job with the last checkpoint that it keeps
-    FenceSource      jobs        make it impossible for a zombie of the old job to commit
-    LiftFence        jobs        let the job go on where it was
+    ReadyFence       fences      write a fence's files beforehand
+    FenceSource      fences      make it impossible for a zombie of the old job to commit
+    LiftFence        fences      let the job go on where it was
     CopyFiles        files       stream a bundle of files
     StageFiles       files       bring what makes the image visible, under other names
     MoveFiles        files       rename a bundle within one file system
@@ -20,9 +21,10 @@
     AwaitProgress    starting    wait until the job restored from this image commits a batch
 """
 
+from stateshift.step.fences import FenceSource, LiftFence, ReadyFence
 from stateshift.step.files import CopyFiles, MoveFiles, Rename, StageFiles, WriteFile
 from stateshift.step.images import CompareImages
-from stateshift.step.jobs import FenceSource, LiftFence, StopJob
+from stateshift.step.jobs import StopJob
 from stateshift.step.owners import KeepOwners
 from stateshift.step.preparing import PrepareJob
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence, Fleet, Step
@@ -36,6 +38,7 @@ AnyStep = (
     | StopJob
     | TakeSavepoint
     | TakeCheckpoint
+    | ReadyFence
     | FenceSource
     | LiftFence
     | CopyFiles
@@ -68,6 +71,7 @@ __all__ = [
     "LiftFence",
     "MoveFiles",
     "PrepareJob",
+    "ReadyFence",
     "Rename",
     "StageFiles",
     "Step",

@@ -112,20 +112,26 @@ class StageFiles(Bundle):
     def run(self, world: World) -> Evidence:
         source, target = world.storage(self.source), world.storage(self.target)
 
-        def stage(item: FileInfo) -> None:
-            target.write(f"{STAGED}/{item.path}", reading(source, item))
+        def stage(one: tuple[FileInfo, str]) -> None:
+            item, name = one
+            settle(target, name, reading(source, item), None)
             world.meter.done(1, item.size)
 
-        each(world, self.items, stage, source, target, size=lambda item: item.size)
+        each(world, tuple(zip(self.items, self.staged_names, strict=True)), stage, source, target,
+             size=lambda one: one[0].size)  # fmt: skip
         target.sync()
         return {"staged": len(self.items)}
+
+    @property
+    def staged_names(self) -> tuple[str, ...]:
+        return tuple(_staged(item) for item in self.items)
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         return []
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         storage = world.storage(self.target)
-        each(world, tuple(f"{STAGED}/{item.path}" for item in self.items), storage.remove, storage)
+        each(world, self.staged_names, storage.remove, storage)
         return []
 
 
@@ -239,9 +245,13 @@ class WriteFile:
         return []
 
 
+def _staged(item: FileInfo) -> str:
+    return f"{STAGED}/{item.path}"
+
+
 def _published(target: Storage, item: FileInfo) -> FileEvidence | None:
     """Give what was staged its name; None where it is not there, as in a repeat, or is not what it should be."""
-    staged = f"{STAGED}/{item.path}"
+    staged = _staged(item)
     there = target.stat(staged)
     if there is None or there.size != item.size:
         return None

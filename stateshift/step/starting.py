@@ -19,7 +19,7 @@ from stateshift.clusters.protocol import (
     Submission,
 )
 from stateshift.errors import ClusterError, StalePlan
-from stateshift.step.jobs import FenceSource
+from stateshift.step.fences import FenceSource
 from stateshift.step.marks import NoFiles, content_of, forget_marks, release, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage

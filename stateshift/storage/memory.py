@@ -230,7 +230,7 @@ class MemoryStorage:
 
     @property
     def traits(self) -> Traits:
-        return Traits(renames=True, keeps_times=True, owners=True, at_once=self._disk.at_once)
+        return Traits(renames=True, keeps_times=True, renames_once=True, owners=True, at_once=self._disk.at_once)
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         start = len(_above_all(self._location))

@@ -64,6 +64,7 @@ class Traits:
     keeps_times: bool  # `write(modified=...)` sets the file's time
     exclusive: bool = True  # `create` is really exclusive between processes
     durable: bool = True  # `sync` is really durable
+    renames_once: bool = False  # of several that `move` to one path at the same time, all but one are refused
     owners: bool = False  # files and directories have an owner, a group and permissions
     at_once: int = 1  # how many files are worth reading or writing at once at most: many where each waits for a network
     lane: Lane | None = field(default=None, compare=False)  # how many are worth it now; None where nobody measures

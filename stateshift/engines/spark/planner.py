@@ -38,11 +38,15 @@ from stateshift.step import (
     CompareImages,
     FenceSource,
     MoveFiles,
+    ReadyFence,
     Rename,
     StopJob,
     TransformShard,
 )
 from stateshift.survey import Facts, Finding, Image, Survey
+
+# Files of a query's fence: what it would plan next with, and what it would commit that with; or the last two it plans.
+FENCES_MAX = 2
 
 
 def plan(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
@@ -58,10 +62,14 @@ def _runs(facts: Facts) -> bool:
     return facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued", "unknown")
 
 
-def round_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-    """Bring what can be brought while the job runs. What speaks against the move is told with the move."""
+def round_plan(spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -> Plan:
+    """Bring what can be brought while the job runs. What speaks against the move is told with the move. Of a job that
+    is `stopping` this may be the last epoch: what will make that visible is brought with it."""
     facts = warmed(facts)
-    steps = tuple(round_of(job, facts, rewriting_of(job, facts)))
+    steps: tuple[AnyStep, ...] = tuple(round_of(job, facts, rewriting_of(job, facts)))
+    if stopping:
+        plain = bare(facts)
+        steps += tuple(staged(publish(spec, job, plain, plain.source.images, reshaping_of(job, plain), True)))
     made = _plan(job, facts, phases_of(Phase("copy", steps)), ())
     return replace(made, purpose="warm", provisional=True, facts=identity_of(facts))
 
@@ -113,8 +121,10 @@ def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         restart=again.options if again else None,
         restart_environment=again.environment if again else {},
     )
+    files_max = _readied(job, facts)
+    ready = (ReadyFence("halt/ready-fence", facts.source.location, files_max),) if files_max else ()
     early = prepared(job, facts, job.destination, job.submit.options if job.submit is not None else {})
-    halted = _plan(job, facts, phases_of(*early, Phase("halt", (step,))), ())
+    halted = _plan(job, facts, phases_of(*early, Phase("halt", (step, *ready))), ())
     return replace(halted, purpose="halt", epoch=None, facts=identity_of(facts))
 
 
@@ -137,14 +147,15 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     copied = still_to_copy(facts, whole)
     wanted = frozenset((group.source, file.path) for group in whole.groups for file in group.files)
     visible = tuple(publish(spec, job, facts, images, reshaping, beforehand=bool(facts.brought)))
-    fenced: tuple[AnyStep, ...] = ()
+    first, fenced = tuple(staged(visible)), tuple[AnyStep, ...]()
+    again = _paths(wanted) | {name for step in first for name in step.staged_names}
     if facts.brought:
         # With so little left the fence would take as long as the rest. It is up before anything can be seen, and what
         # it finds taken is a commit since the survey, either way.
         halt, fenced = Phase("halt", ()), tuple(replace(f, name=f"copy/{_last(f.name)}") for f in halt.steps)
     phases = phases_of(
         halt,
-        Phase("copy", (*fenced, *kept(facts, wanted, _paths(wanted)), *staged(visible), *copied.steps)),
+        Phase("copy", (*fenced, *kept(facts, wanted, again), *first, *copied.steps)),
         Phase("transform", (*_transforms(rewriting), *reshaping.steps, *_renamed(facts, reshaping, rewriting))),
         Phase("compare", tuple(_compares(job, facts, images, copied, reshaping))),
         Phase("publish", (*visible, *owners_kept(job, facts)), ordered=True),
@@ -233,7 +244,7 @@ def _plan(job: JobSpec, facts: Facts, phases: tuple[Phase, ...], found: tuple[Fi
 def _halt_steps(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
     """A fork leaves its source alone, and a job that stays where it is must be able to go on there."""
     if job.moves and job.target is not None:
-        yield from _fence("halt/fence", facts.source)
+        yield from _fence("halt/fence", facts.source, _readied(job, facts))
         for number, other in enumerate(facts.others):
             yield from _fence(f"halt/fence-other-{number}", other)
     for number, merge in enumerate(facts.merges):
@@ -241,7 +252,14 @@ def _halt_steps(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
         yield from _moves(f"halt/merge-{number}", merge, facts.source)
 
 
-def _fence(name: str, survey: Survey) -> Iterator[AnyStep]:
+def _readied(job: JobSpec, facts: Facts) -> int:
+    """How many files of a fence, at most, are written before the job has stopped: where that saves time, and nobody
+    else has the job's source."""
+    sooner = job.mode == "warm" and facts.source.traits.get("renames_sooner", False)
+    return FENCES_MAX * len(facts.source.images) if sooner and job.target is not None else 0
+
+
+def _fence(name: str, survey: Survey, ready: int = 0) -> Iterator[AnyStep]:
     paths = tuple(
         layout.under(image.path, path)
         for image in survey.images
@@ -249,7 +267,7 @@ def _fence(name: str, survey: Survey) -> Iterator[AnyStep]:
         for path in layout.fence_paths(*_newest(image, image.epoch))
     )
     if paths:
-        yield FenceSource(name, survey.location, paths)
+        yield FenceSource(name, survey.location, paths, ready)
 
 
 def _newest(image: Image, epoch: int) -> tuple[int, int | None]:

@@ -44,7 +44,7 @@ class HdfsStorage:
 
     @property
     def traits(self) -> Traits:
-        return Traits(renames=True, keeps_times=True, owners=True, at_once=FILES_AT_ONCE)
+        return Traits(renames=True, keeps_times=True, renames_once=True, owners=True, at_once=FILES_AT_ONCE)
 
     def list(self, under: str = "") -> Iterator[FileInfo]:
         start = len(self._full("").rstrip("/")) + 1

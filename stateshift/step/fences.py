@@ -1,0 +1,190 @@
+"""Steps that keep the old job from going on, and let it again: ReadyFence, FenceSource, LiftFence."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import ClassVar
+
+from stateshift.errors import AlreadyThere, MissingFile, StalePlan, StorageError
+from stateshift.formats.marks import FENCE, fence_owner, fence_text
+from stateshift.step.at_once import each
+from stateshift.step.marks import NoFiles, content_of
+from stateshift.step.protocol import Discrepancy, Evidence
+from stateshift.storage.protocol import Storage
+from stateshift.world import World
+
+OTHERS_SECONDS_MAX = 30.0  # for runs that were second to take away what they have put up of a fence
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyFence(NoFiles):
+    """Write a fence's files beforehand, under names that say nothing to the engine: whoever puts it up has only to
+    rename them. On HDFS a file that is closed is waited for, half a second; a rename is not."""
+
+    kind: ClassVar[str] = "ReadyFence"
+    name: str
+    location: str
+    files_max: int
+
+    def describe(self) -> str:
+        return f"write beforehand what will fence {self.location}"
+
+    def run(self, world: World) -> Evidence:
+        storage, text = world.storage(self.location), fence_text(world.run).encode()
+        try:
+            each(world, _ready(self.files_max), lambda path: storage.write(path, lambda: iter((text,))), storage)
+            storage.sync()
+        except StorageError as error:
+            return {"ready": 0, "why": error.fact}
+        return {"ready": self.files_max}
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        return []
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        _forget_ready(world, world.storage(self.location), _ready(self.files_max))
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class FenceSource(NoFiles):
+    """Take the files that the old job would have to create for its next commit, so that it cannot. The engine creates
+    them exclusively: a zombie that wakes up later finds them taken and dies.
+
+    On object stores we create exclusively, and Spark nearly: s3a: looks whether a name is free, then copies onto it. A
+    driver that slept between the two writes over one of these files and dies at the other: it commits the batch it was
+    in, or puts out once more the one that it began. `holds` tells of it (tests/servers/test_fence_on_s3.py)."""
+
+    kind: ClassVar[str] = "FenceSource"
+    name: str
+    location: str
+    paths: tuple[str, ...]
+    ready: int = 0
+
+    def describe(self) -> str:
+        return f"fence {self.location} ({', '.join(self.paths)})"
+
+    def run(self, world: World) -> Evidence:
+        """At once, where each waits for a network: the job is down meanwhile. It may have gone on, and a fence before
+        the commit of the batch that it is in would kill it: so all are looked at before the first is put up. Of several
+        runs that put one up together, the one that has the first file has the source: it waits for the others, which
+        take theirs away."""
+        storage, text = world.storage(self.location), fence_text(world.run).encode()
+        ready = _ready(self.ready)
+        beforehand = dict(zip(self.paths, ready, strict=False))
+        try:
+            each(world, self.paths, lambda path: self._refuse_others(storage, path, text), storage)
+            taken = each(world, self.paths, lambda path: _take(storage, path, text, beforehand.get(path)), storage)
+            for path, ours in zip(self.paths, taken, strict=True):
+                if not ours:
+                    patience = 0.0 if path == self.paths[0] else OTHERS_SECONDS_MAX
+                    self._take_from_others(world, storage, path, text, patience)
+        except StalePlan:
+            for path in reversed(self.paths):
+                if content_of(storage, path) == text:
+                    storage.remove(path)
+            raise
+        if ready:
+            _forget_ready(world, storage, ready)
+        return {"fenced": list(self.paths), "undo": "remove these files"}
+
+    def _refuse_others(self, storage: Storage, path: str, text: bytes) -> None:
+        found = content_of(storage, path)
+        if found not in (None, text):
+            raise _taken(f"{self.location}/{path}", found)
+
+    def _take_from_others(self, world: World, storage: Storage, path: str, text: bytes, patience: float) -> None:
+        until = world.clock.now() + patience
+        while not _take(storage, path, text):
+            if fence_owner(content_of(storage, path) or text) is None or world.clock.now() >= until:
+                self._refuse_others(storage, path, text)
+            world.check_interrupted()
+            world.clock.sleep(0.2)
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        storage, text = world.storage(self.location), fence_text(world.run).encode()
+        return [
+            Discrepancy(f"{self.location}/{path}", "our fence", "nothing or something else")
+            for path in self.paths
+            if content_of(storage, path) != text
+        ]
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        storage, left = world.storage(self.location), []
+        text = fence_text(world.run).encode()
+        for path in reversed(self.paths):
+            content = content_of(storage, path)
+            if content == text:
+                storage.remove(path)
+            elif content is not None and evidence is not None:
+                left.append(f"{self.location}/{path} is no longer our fence: left as it is")
+        return left
+
+
+@dataclass(frozen=True, slots=True)
+class LiftFence(NoFiles):
+    """Take our own fence away before the run is over: the job goes on where it was. Undone, it is put up again, so that
+    nobody goes on while the rest is taken back."""
+
+    kind: ClassVar[str] = "LiftFence"
+    name: str
+    location: str
+    paths: tuple[str, ...]
+
+    def describe(self) -> str:
+        return f"lift the fence at {self.location} ({', '.join(self.paths)})"
+
+    def run(self, world: World) -> Evidence:
+        storage, text = world.storage(self.location), fence_text(world.run).encode()
+        for path in reversed(self.paths):
+            world.check_interrupted()
+            if content_of(storage, path) == text:
+                storage.remove(path)
+        return {"lifted": list(self.paths)}
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        storage, text = world.storage(self.location), fence_text(world.run).encode()
+        there = [path for path in self.paths if content_of(storage, path) == text]
+        return [Discrepancy(f"{self.location}/{path}", "no fence of ours", "our fence") for path in there]
+
+    def undo(self, world: World, evidence: Evidence | None) -> list[str]:
+        FenceSource(self.name, self.location, self.paths).run(world)
+        return []
+
+
+def _ready(files: int) -> tuple[str, ...]:
+    return tuple(f"{FENCE}/{number}" for number in range(files))
+
+
+def _forget_ready(world: World, storage: Storage, paths: tuple[str, ...]) -> None:
+    each(world, paths, storage.remove, storage)
+    storage.prune(FENCE)
+
+
+def _take(storage: Storage, path: str, text: bytes, ready: str | None = None) -> bool:
+    """Whether it is ours now, or was."""
+    try:
+        with suppress(MissingFile):
+            if ready is not None:
+                storage.move(ready, path)
+                return True
+        storage.create(path, text)
+        return True
+    except AlreadyThere:
+        return content_of(storage, path) == text
+
+
+def _taken(place: str, content: bytes | None) -> StalePlan:
+    """Somebody was first: another run with its fence, or the job itself."""
+    owner = fence_owner(content or b"")
+    if owner is not None:
+        return StalePlan(
+            f"{place} was fenced by run {owner} after the plan was made: two runs move one source",
+            hint="let the other run finish; this one changed nothing: let go of its target with "
+            "`stateshift rollback WORKDIR`",
+        )
+    return StalePlan(
+        f"{place} was written after the plan was made: the job is still running",
+        hint="stop the job, let go of the target (`stateshift rollback WORKDIR`), then plan again; nothing was changed",
+    )
