@@ -36,15 +36,14 @@ from typing import BinaryIO
 from stateshift.storage import failures, local_owners, local_room, locations
 from stateshift.storage import local_calls as calls
 from stateshift.storage.local_listing import info_of, walk
+from stateshift.storage.local_pieces import PIECE, Reading, write
 from stateshift.storage.protocol import CHUNK, Content, Traits
 from stateshift.storage.temporaries import Writing, is_temporary, unique_temporary
 from stateshift.survey import FileInfo, Owned, Room
 
 _DIRECTORIES_MAX = 4096  # remembered as made and not yet durable; beyond it we sync early
 
-# Read at once, it is still in a core's own cache when it is hashed and written: with 4 MiB a copy takes twice as long.
-_PIECE = 256 * 1024
-assert _PIECE <= CHUNK
+assert PIECE <= CHUNK
 
 _FLUSHED = 8 * 1024 * 1024  # what is written of a file before the disk is let begin with it
 
@@ -100,6 +99,7 @@ class LocalStorage:
                 descriptor = os.open(self._full(path), os.O_RDONLY | os.O_CLOEXEC)
             except NotADirectoryError as error:
                 raise failures.missing(self._location, path) from error
+        reading = Reading(descriptor, offset)
         try:
             with telling:
                 found = os.fstat(descriptor)
@@ -109,16 +109,16 @@ class LocalStorage:
                     os.lseek(descriptor, offset, os.SEEK_SET)
             left = found.st_size - offset + 1
             while True:
-                asked = min(_PIECE, left) if left > 0 else _PIECE
+                asked = min(PIECE, left) if left > 0 else PIECE
                 with telling:
-                    chunk = os.read(descriptor, asked)
+                    chunk = reading.read(asked)
                 if chunk:
                     yield chunk
                 left -= len(chunk)
                 if not chunk or (len(chunk) < asked and left == 1):
                     return
         finally:
-            os.close(descriptor)
+            reading.close()
 
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
         full, telling = self._full(path), self._telling(path)
@@ -130,7 +130,7 @@ class LocalStorage:
                 size = begun = 0
                 for chunk in content():
                     with telling:
-                        calls.write(descriptor, chunk)
+                        write(descriptor, chunk)
                     size += len(chunk)
                     if size - begun >= _FLUSHED:
                         calls.begin_to_flush(descriptor, begun, size - begun)

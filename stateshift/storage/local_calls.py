@@ -36,7 +36,7 @@ def sync_file_system(directory: str) -> None:
         os.close(descriptor)
 
 
-def write(descriptor: int, content: bytes) -> None:
+def write(descriptor: int, content: bytes | memoryview) -> None:
     """All of it: one call writes no more than 2 GiB, and less where it is interrupted."""
     written = os.write(descriptor, content)
     while written < len(content):

@@ -11,15 +11,17 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stateshift.errors import AlreadyThere, MissingFile, StorageError, TransientStorageError
-from stateshift.storage import failures
+from stateshift.storage import failures, local_pieces
 from stateshift.storage import local_calls as calls
 from stateshift.storage.local import LocalStorage
+from stateshift.storage.local_pieces import PIECE
 from stateshift.storage.protocol import CHUNK
 from stateshift.storage.temporaries import is_temporary, temporary
 
@@ -204,23 +206,28 @@ def test_a_file_is_not_moved_onto_itself_through_a_link(storage: LocalStorage, t
     assert storage.read("a/x") == b"content"
 
 
-def test_a_move_to_another_file_system_says_so(tmp_path: Path) -> None:
+@pytest.fixture
+def other_file_system(tmp_path: Path) -> Iterator[Path]:
     other = Path("/dev/shm")
     if not os.access(other, os.W_OK) or other.stat().st_dev == tmp_path.stat().st_dev:
         pytest.skip("/dev/shm is no other file system here")
     target = other / f"stateshift-test-{os.getpid()}"
     target.mkdir()
     try:
-        storage = LocalStorage(str(tmp_path))
-        storage.write("a", lambda: iter([b"x"]))
-        (tmp_path / "there").symlink_to(target)
-        with pytest.raises(StorageError, match="not on one file system"):
-            storage.move("a", "there/a")
-        assert storage.read("a") == b"x"
+        yield target
     finally:
         for left in target.iterdir():
             left.unlink()
         target.rmdir()
+
+
+def test_a_move_to_another_file_system_says_so(tmp_path: Path, other_file_system: Path) -> None:
+    storage = LocalStorage(str(tmp_path))
+    storage.write("a", lambda: iter([b"x"]))
+    (tmp_path / "there").symlink_to(other_file_system)
+    with pytest.raises(StorageError, match="not on one file system"):
+        storage.move("a", "there/a")
+    assert storage.read("a") == b"x"
 
 
 def test_files_get_the_permissions_that_any_program_would_give(storage: LocalStorage, tmp_path: Path) -> None:
@@ -639,3 +646,89 @@ def test_what_is_below_a_file_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
     with pytest.raises(MissingFile):
         list(LocalStorage(str(tmp_path)).chunks("a/b"))
+
+
+# -- written as it was read
+
+
+def test_what_is_written_as_it_was_read_is_the_same(tmp_path: Path) -> None:
+    here, there = LocalStorage(str(tmp_path / "here")), LocalStorage(str(tmp_path / "there"))
+    for size in (0, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE, 5 * PIECE + 7):
+        content = os.urandom(size)
+        here.write("a", lambda content=content: iter([content]))
+        for offset in (0, 1, PIECE, 4096):
+            assert there.write("b", lambda offset=offset: here.chunks("a", offset)) == max(0, size - offset)
+            assert there.read("b") == content[offset:]
+
+
+def test_the_system_copies_what_a_thread_writes_as_it_has_read_it(tmp_path: Path) -> None:
+    """Seen by the file that is read having changed behind the reader's back: what is written is what the system found.
+    Nothing of an image changes so; it is the only way to see who has copied."""
+    storage = LocalStorage(str(tmp_path))
+    storage.write("a", lambda: iter([b"a" * 3 * PIECE]))
+
+    def changed() -> Iterator[bytes]:
+        for piece in storage.chunks("a"):
+            with open(tmp_path / "a", "r+b") as file:
+                file.write(b"b" * 3 * PIECE)
+            yield piece
+
+    storage.write("b", changed)
+    if not hasattr(os, "copy_file_range"):
+        pytest.skip("only Linux has copy_file_range")
+    assert storage.read("b") == b"b" * 3 * PIECE
+
+
+def test_a_piece_whose_file_is_closed_is_written_as_the_bytes_that_it_is(tmp_path: Path) -> None:
+    """Its number may be another file's by then."""
+    storage = LocalStorage(str(tmp_path))
+    for name in "ab":
+        storage.write(name, lambda name=name: iter([name.encode() * 2 * PIECE]))
+    reading = storage.chunks("a")
+    first = next(reading)
+    reading.close()
+    other = storage.chunks("b")
+    next(other)
+    storage.write("c", lambda: iter([first]))
+    assert storage.read("c") == b"a" * PIECE
+    storage.write("d", lambda: iter(list(storage.chunks("a")) + list(storage.chunks("b"))))
+    assert storage.read("d") == b"a" * 2 * PIECE + b"b" * 2 * PIECE
+
+
+def test_pieces_of_two_files_in_turn_are_each_their_own(tmp_path: Path) -> None:
+    storage = LocalStorage(str(tmp_path))
+    contents = {name: os.urandom(3 * PIECE + 5) for name in "ab"}
+    for name, content in contents.items():
+        storage.write(name, lambda content=content: iter([content]))
+    pairs = zip(storage.chunks("a"), storage.chunks("b"), strict=True)
+    storage.write("c", lambda: (piece for pair in pairs for piece in pair))
+    cuts = range(0, 3 * PIECE + 5, PIECE)
+    assert storage.read("c") == b"".join(contents[name][cut : cut + PIECE] for cut in cuts for name in "ab")
+
+
+def test_pieces_are_written_as_bytes_where_the_system_copies_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = os.urandom(3 * PIECE + 5)
+    storage = LocalStorage(str(tmp_path))
+    storage.write("a", lambda: iter([content]))
+
+    def refused(*arguments: Any) -> int:
+        raise OSError(errno.EXDEV, "two file systems")
+
+    def in_part(source: int, target: int, size: int, offset: int) -> int:
+        return os.copy_file_range(source, target, size // 2, offset) if size > 4096 else 0
+
+    for way in (None, refused, in_part, lambda *_: 0):
+        monkeypatch.setattr(local_pieces, "_copy_range", way)
+        storage.write("b", lambda: storage.chunks("a"))
+        assert storage.read("b") == content
+
+
+def test_what_is_on_two_file_systems_is_copied_all_the_same(tmp_path: Path, other_file_system: Path) -> None:
+    content = os.urandom(2 * PIECE + 5)
+    here, there = LocalStorage(str(tmp_path)), LocalStorage(str(other_file_system))
+    here.write("a", lambda: iter([content]))
+    there.write("b", lambda: here.chunks("a"))
+    here.write("c", lambda: there.chunks("b"))
+    assert here.read("c") == content
