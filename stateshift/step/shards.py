@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from stateshift.step.at_once import each
 from stateshift.step.contents import files_hold, may_hold, paths_told, reading, remove_ours, settle
-from stateshift.step.protocol import Discrepancy, Evidence
-from stateshift.storage.protocol import Input
+from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
+from stateshift.storage.protocol import Content, Input
 from stateshift.survey import FileInfo
 from stateshift.world import World
+
+# What becomes of so little is held until all of it is written at once, where each file is waited for.
+TOGETHER_BYTES_MAX = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +59,29 @@ class TransformShard:
         inputs += [reading(world.storage(p.location), item) for p in self.beside for item in p.files]
         contents = world.transforms[self.transform](self.options, inputs)
         assert len(contents) == len(self.outputs), f"{self.transform} made {len(contents)} outputs"
-        written = []
-        for path, content in zip(self.outputs, contents, strict=True):
-            world.check_interrupted()  # one after the other: each holds a piece of the state
-            new = not may_hold(world, target, path, 0)
-            written.append(settle(target, path, content, None, self.whole, new))
+        made = tuple(zip(self.outputs, contents, strict=True))
+        if target.traits.at_once > 1 and self.bytes <= TOGETHER_BYTES_MAX:
+            made = tuple((path, _held(content)) for path, content in made)
+            written = each(world, made, lambda one: self._put(world, *one), target)
+        else:  # one after the other: each holds a piece of the state
+            written = [self._put(world, path, content) for path, content in made]
         target.sync()
         world.meter.done(self.files, self.bytes)
         return {"files": [list(file) for file in written]}
+
+    def _put(self, world: World, path: str, content: Content) -> FileEvidence:
+        world.check_interrupted()
+        target = world.storage(self.target)
+        new = not may_hold(world, target, path, 0)
+        return settle(target, path, content, None, self.whole, new)
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         return files_hold(world, self.target, evidence)
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         return remove_ours(world, self.target, self.outputs, evidence)
+
+
+def _held(content: Content) -> Content:
+    made = b"".join(content())
+    return lambda: iter((made,))

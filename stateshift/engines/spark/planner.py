@@ -146,7 +146,8 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     whole = copies(job, facts, images, rewriting.paths | replaced)
     copied = still_to_copy(facts, whole)
     wanted = frozenset((group.source, file.path) for group in whole.groups for file in group.files)
-    visible = tuple(publish(spec, job, facts, images, reshaping, beforehand=bool(facts.brought)))
+    beforehand = bool(facts.brought) or facts.target.traits.get("renames_sooner", False)
+    visible = tuple(publish(spec, job, facts, images, reshaping, beforehand))
     first, fenced = tuple(staged(visible)), tuple[AnyStep, ...]()
     again = _paths(wanted) | {name for step in first for name in step.staged_names}
     if facts.brought:

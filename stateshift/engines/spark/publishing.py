@@ -62,8 +62,8 @@ def _published(
 
 
 def staged(publishing: Iterable[AnyStep]) -> Iterator[StageFiles]:
-    """Behind rounds there is so little left to copy that the publish would take as long: it is brought with the rest,
-    and only gets its names then."""
+    """Where a rename is done sooner than a file is written; and behind rounds, when so little is left to copy that the
+    publish would take as long. What is published is brought with the rest then, and only gets its names at the end."""
     for step in publishing:
         if isinstance(step, CopyFiles) and step.staged:
             yield StageFiles(step.name.replace("publish/", "copy/staged-"), step.source, step.target, step.items)
