@@ -2,7 +2,8 @@
 
     python copying.py [--rounds 5] [--routes NAME,...] [--sets NAME,...] [--ways NAME;...] [--tag NAME]
 
-Rounds of all ways one after the other, A B C A B C, each to a target that is not there. Every way's start is measured
+Rounds of all ways one after the other, each to a target that is not there, and each round in an order of its own: what
+a way leaves behind (memory that is given back, a disk that tidies up) falls on whoever comes next. Every way's start is measured
 once on a folder with one small file and taken off; ours is measured from its first request on. Slow ones (SLOW) are
 measured once. Ours stands in the table six times: every file as the others copy them, the same and each file's digest
 read back from the target, what a restart needs, and that compacted; the last two with nothing compared, as the others
@@ -18,11 +19,12 @@ import getpass
 import json
 import os
 import platform
+import random
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -85,7 +87,7 @@ def measure(
 ) -> None:
     done = {(o.round, o.way) for o in kept(directory) if (o.tag, o.route, o.set) == (tag, route, name)}
     ways = {way: how for way, how in ways_of(route, name).items() if not only or way in only}
-    missing = [(n, w) for n in range(rounds) for w in ways if (n, w) not in done and not (n and w in SLOW)]
+    missing = [(n, w) for n in range(rounds) for w in shuffled(ways, n) if (n, w) not in done and not (n and w in SLOW)]
     if not missing:
         return
     source = put(here, route, directory, name)
@@ -98,6 +100,12 @@ def measure(
         with (directory / "copy.jsonl").open("a") as file:
             file.write(json.dumps(asdict(one)) + "\n")
         print(f"  {route} {name} {number + 1}: {way} {one.seconds:.2f} s", file=sys.stderr, flush=True)
+
+
+def shuffled(ways: Iterable[str], number: int) -> list[str]:
+    found = list(ways)
+    random.Random(number).shuffle(found)
+    return found
 
 
 def measured(
