@@ -37,8 +37,10 @@ class Round(Protocol):
 class Engine:
     """`survey` gives what is at a location, and the storage that its survey is of: an image may be in more than one
     place. `round` is the plan of what can be brought while the job runs, or while it stops, `standby` of what makes
-    that an image of its own. `begins_with` is the file that an image's folder has and no other engine's; `file` decodes
-    a single file, and is None where that first file says what its whole folder is, and the others nothing alone."""
+    that an image of its own, and `hidden` of what keeps such an image from being seen where the next round would tear
+    it, None where it would not. `begins_with` is the file that an image's folder has and no other engine's; `file`
+    decodes a single file, and is None where that first file says what its whole folder is, and the others nothing
+    alone."""
 
     name: str
     begins_with: str
@@ -47,6 +49,7 @@ class Engine:
     plan: Callable[[Spec, JobSpec, Facts], tuple[Plan, ...]]
     round: Round
     standby: Callable[[Spec, JobSpec, Facts], Plan]
+    hidden: Callable[[JobSpec, Facts], Plan | None]
     identity: Callable[[Facts], str]
     own_part: Callable[[Spec, JobSpec, Survey], Survey]
     misplaced: Callable[[Storage, tuple[FileInfo, ...]], tuple[Finding, ...]]
@@ -87,6 +90,12 @@ def _spark_standby(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     from stateshift.engines.spark.planner import standby_plan
 
     return standby_plan(spec, job, facts)
+
+
+def _spark_hidden(job: JobSpec, facts: Facts) -> Plan | None:
+    from stateshift.engines.spark.planner import hidden_plan
+
+    return hidden_plan(job, facts)
 
 
 def _spark_identity(facts: Facts) -> str:
@@ -192,10 +201,12 @@ def _flink_looks() -> Looks:
 
 SPARK = Engine(
     "spark", "metadata", _spark_survey, _spark_fenced_by, _spark_plan, _spark_round, _spark_standby,
-    _spark_identity, _spark_own_part, _spark_misplaced, _spark_transforms, _spark_reader, _spark_looks, _spark_file,
+    _spark_hidden, _spark_identity, _spark_own_part, _spark_misplaced, _spark_transforms, _spark_reader, _spark_looks,
+    _spark_file,
 )  # fmt: skip
 FLINK = Engine(
     "flink", "_metadata", _flink_survey, lambda storage: None, _flink_plan, _flink_round, _flink_standby,
+    lambda job, facts: None,  # no file of a checkpoint ever gets another's name
     _flink_identity,
     lambda spec, job, survey: survey, lambda storage, files: (), _flink_transforms, _flink_reader, _flink_looks,
 )  # fmt: skip

@@ -92,11 +92,13 @@ def with_arrivals(facts: Facts, found: Arrivals) -> Facts:
         return facts
     here = {survey.location: _listed(survey) for survey in (facts.source, *(a for a, _ in facts.data))}
     there = {survey.location: _listed(survey) for survey in (facts.target, *(b for _, b in facts.data))}
+    as_they_were = {key: one for key, one in found.files.items() if _is_as_it_was(one, there)}
     brought = {
         key: Brought(one.step.source, one.step.target, one.file, one.digest, one.name)
-        for key, one in found.files.items()
-        if _is_as_it_was(one, there) and _is_ours(one, here)
+        for key, one in as_they_were.items()
+        if _is_ours(one, here)
     }
+    past = tuple(sorted((one.step.target, one.name) for key, one in as_they_were.items() if key not in brought))
     ours = {(one.target, one.name) for one in brought.values()}
     left = tuple(sorted((place, path) for place, paths in found.written.items() for path in paths
                         if (place, path) not in ours and path in there.get(place, {})))  # fmt: skip
@@ -107,6 +109,7 @@ def with_arrivals(facts: Facts, found: Arrivals) -> Facts:
         brought=brought,
         chains=tuple(found.chains),
         left=left,
+        past=past,
     )
 
 

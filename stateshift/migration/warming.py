@@ -14,14 +14,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 
 from stateshift import executor
 from stateshift.engines.registry import engine
-from stateshift.errors import MissingFile, PlanError, StalePlan, StateshiftError
+from stateshift.errors import Interrupted, MissingFile, PlanError, StalePlan, StateshiftError
 from stateshift.journal import PlanProgress, RoundSeen
 from stateshift.migration.halting import Halting
 from stateshift.plan import Plan
@@ -35,6 +34,7 @@ PATIENCE = 3  # rounds after which no less was left than before
 SHRINKS = 0.9  # to less than this part of what was left before
 POLL_SECONDS = 2.0  # between two looks, where nothing is worth bringing yet
 STOPPING_SECONDS = 0.1  # the same, while the job goes
+STOPPING_SECONDS_MAX = 5.0  # and where that fails again and again
 FRESH_SECONDS = 60.0  # after which even a little is brought
 STANDBY_SECONDS = 10.0  # the same, where it is all there is should the source be lost
 
@@ -60,6 +60,7 @@ class Warming:
         self.seen: dict[str, list[Seen]] = {}
         self._prepared = False
         self._kept: dict[str, Epochs] = {}
+        self._unkept: dict[str, str] = {}
         self._stopping: dict[str, Epochs] = {}
         self._brought_at = run.doors.clock.now()
 
@@ -76,7 +77,6 @@ class Warming:
                     break
         finally:
             helm.may_pause = False
-        helm.steering.heeded("cutover")
 
     def _prepare(self) -> bool:
         """What takes its time and can be done while the jobs run; they write on meanwhile, and are looked at again."""
@@ -190,12 +190,21 @@ class Warming:
         return partial(self._follow, far) if far else None
 
     def _follow(self, jobs: Sequence[JobSpec], over: threading.Event) -> None:
-        """Whatever fails here is left for afterwards."""
+        """Whatever fails here, be it a bug of ours, is left for afterwards: the jobs are being stopped. Each attempt is
+        a plan of its own, so that after one that failed the next one takes its time."""
+        seconds = STOPPING_SECONDS
         while not over.is_set():
-            for job in jobs:
-                with suppress(StateshiftError):
+            try:
+                for job in jobs:
                     self._bring_the_last(job, over)
-            over.wait(STOPPING_SECONDS)
+                seconds = STOPPING_SECONDS
+            except Interrupted:
+                return
+            except Exception as error:
+                told = error.fact if isinstance(error, StateshiftError) else repr(error)
+                self.run.say(f"nothing more is brought while the job stops, for now: {told}")
+                seconds = min(2 * seconds, STOPPING_SECONDS_MAX)
+            over.wait(seconds)
 
     def _bring_the_last(self, job: JobSpec, over: threading.Event) -> None:
         run, number = self.run, len(self.run.rounds(job))
@@ -214,11 +223,15 @@ class Warming:
     def _go_on(self, seen: list[Seen]) -> None:
         worth = [one for one in seen if one.plan.files and self._is_worth_it(one)]
         kept = [one for one in seen if not one.plan.files and self._is_news(one)]
-        if not worth and not kept:
-            self._wait(seen)
+        if not worth:
+            now_kept = [self._keep(one) for one in kept]
+            if not any(now_kept):
+                self._wait(seen)
             return
         self.run.telling.waiting("", "")
         world = self.run.world
+        for one in worth:
+            self._hide(one)
         adopted = [self.run.adopt(one.plan) for one in worth]
         self._brought_at = world.clock.now()
         executor.execute_together(adopted, world, self.run.journal, self.run.doors.fleet)
@@ -235,16 +248,32 @@ class Warming:
         """Whether an image that can be started from is wanted, and this is a later one than what is there."""
         return one.job.cutover == NEVER and runs_at(one.facts) != self._kept.get(one.job.name)
 
-    def _keep(self, one: Seen) -> None:
-        """Make what rounds have brought an image. What the job has tidied away by now, the next round looks for."""
-        plan = engine(self.run.spec.engine).standby(self.run.spec, one.job, self.run.with_arrivals(one.job, one.facts))
+    def _keep(self, one: Seen) -> bool:
+        """Make what rounds have brought an image; whether it is one. What the job has tidied away by now, the next
+        round looks for."""
+        run, name = self.run, one.job.name
         try:
-            executor.execute_together([self.run.adopt(plan)], self.run.world, self.run.journal, self.run.doors.fleet)
+            plan = engine(run.spec.engine).standby(run.spec, one.job, run.with_arrivals(one.job, one.facts))
+            executor.execute_together([run.adopt(plan)], run.world, run.journal, run.doors.fleet)
         except (MissingFile, StalePlan) as error:
-            self.run.say(f"{one.job.name}: {_at(plan)} was not kept ({error.fact})")
-        else:
-            self._kept[one.job.name] = runs_at(one.facts)
-            self.run.say(f"{one.job.name}: can be started from {_at(plan)} at {one.job.destination}")
+            told = f"{name}: what there is of it now was not kept ({error.fact}); the image before it is"
+            if self._unkept.get(name) != told:  # once, and not at each look
+                run.say(told)
+            self._unkept[name] = told
+            return False
+        self._kept[name] = runs_at(one.facts)
+        self._unkept.pop(name, None)
+        run.say(f"{name}: can be started from {_at(plan)} at {one.job.destination}")
+        return True
+
+    def _hide(self, one: Seen) -> None:
+        """Where the round would tear the image that is there: none is, until the next one."""
+        if one.job.cutover != NEVER or (plan := engine(self.run.spec.engine).hidden(one.job, one.facts)) is None:
+            return
+        name = one.job.name
+        self.run.say(f"{name}: it has gone back behind what {one.job.destination} can be started from: that is removed")
+        executor.execute_together([self.run.adopt(plan)], self.run.world, self.run.journal, self.run.doors.fleet)
+        self._kept.pop(name, None)
 
     def _is_worth_it(self, one: Seen) -> bool:
         """Not every batch of a job that waits to be stopped is worth a round of its own."""

@@ -33,7 +33,8 @@ class ReadyFence(NoFiles):
     def run(self, world: World) -> Evidence:
         storage, text = world.storage(self.location), fence_text(world.run).encode()
         try:
-            each(world, _ready(self.files_max), lambda path: storage.write(path, lambda: iter((text,))), storage)
+            ready = _ready(world, self.files_max)
+            each(world, ready, lambda path: storage.write(path, lambda: iter((text,))), storage)
             storage.sync()
         except StorageError as error:
             return {"ready": 0, "why": error.fact}
@@ -43,7 +44,7 @@ class ReadyFence(NoFiles):
         return []
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
-        _forget_ready(world, world.storage(self.location), _ready(self.files_max))
+        _forget_ready(world, world.storage(self.location), _ready(world, self.files_max))
         return []
 
 
@@ -71,7 +72,7 @@ class FenceSource(NoFiles):
         runs that put one up together, the one that has the first file has the source: it waits for the others, which
         take theirs away."""
         storage, text = world.storage(self.location), fence_text(world.run).encode()
-        ready = _ready(self.ready)
+        ready = _ready(world, self.ready)
         beforehand = dict(zip(self.paths, ready, strict=False))
         try:
             each(world, self.paths, lambda path: self._refuse_others(storage, path, text), storage)
@@ -153,8 +154,9 @@ class LiftFence(NoFiles):
         return []
 
 
-def _ready(files: int) -> tuple[str, ...]:
-    return tuple(f"{FENCE}/{number}" for number in range(files))
+def _ready(world: World, files: int) -> tuple[str, ...]:
+    """Of this run: another one may be about to fence the same source."""
+    return tuple(f"{FENCE}/{world.run}-{number}" for number in range(files))
 
 
 def _forget_ready(world: World, storage: Storage, paths: tuple[str, ...]) -> None:
@@ -168,7 +170,7 @@ def _take(storage: Storage, path: str, text: bytes, ready: str | None = None) ->
         with suppress(MissingFile):
             if ready is not None:
                 storage.move(ready, path)
-                return True
+                return content_of(storage, path) == text
         storage.create(path, text)
         return True
     except AlreadyThere:

@@ -3,11 +3,11 @@
     python copying.py [--rounds 5] [--routes NAME,...] [--sets NAME,...] [--ways NAME;...] [--tag NAME]
 
 Rounds of all ways one after the other, each to a target that is not there, and each round in an order of its own: what
-a way leaves behind (memory that is given back, a disk that tidies up) falls on whoever comes next. Every way's start is measured
-once on a folder with one small file and taken off; ours is measured from its first request on. Slow ones (SLOW) are
-measured once. Ours stands in the table six times: every file as the others copy them, the same and each file's digest
-read back from the target, what a restart needs, and that compacted; the last two with nothing compared, as the others
-compare nothing, and once more with the comparison that is the default.
+a way leaves behind (memory that is given back, a disk that tidies up) falls on whoever comes next. Every way's start is
+measured once on a folder with one small file and taken off; ours is measured from its first request on. Slow ones
+(SLOW) are measured once. Ours stands in the table six times: every file as the others copy them, the same and each
+file's digest read back from the target, what a restart needs, and that compacted; the last two with nothing compared,
+as the others compare nothing, and once more with the comparison that is the default.
 
 Every measurement is a line in copy.jsonl, kept with the checkpoint; what a tag has is not measured again.
 """

@@ -51,6 +51,11 @@ def commit_path(batch: int) -> str:
     return f"commits/{batch}"
 
 
+def is_commit(path: str) -> bool:
+    """Of a query, or of one of a workflow's."""
+    return path.rpartition("/")[0].rpartition("/")[2] == "commits"
+
+
 def fence_paths(epoch: int, planned: int | None) -> tuple[str, ...]:
     """The files a zombie would have to create to plan and to commit its next batch. A batch it had planned already
     keeps its offsets: the target reads them. Where it had planned several, it is the last of them that it commits."""

@@ -28,6 +28,7 @@ from stateshift.engines.spark.reshaping.log_changes import KEEP
 from stateshift.engines.spark.warming import round_of, warmed
 from stateshift.engines.starting import Awaited, prepared, start
 from stateshift.engines.warming import bare, kept, still_to_copy
+from stateshift.errors import StalePlan
 from stateshift.formats.marks import FOLDER, IDLE
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.spec import JobSpec, Spec
@@ -37,6 +38,7 @@ from stateshift.step import (
     AnyStep,
     CompareImages,
     FenceSource,
+    KeepBrought,
     MoveFiles,
     ReadyFence,
     Rename,
@@ -76,7 +78,9 @@ def round_plan(spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -
 
 def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     """Behind a round that has brought everything these facts need: publish it, so that the job can be started from it,
-    and only then remove what it does not need any more. An image that is there stays whole until the next one is."""
+    and only then remove what it does not need any more. An image that is there stays whole until the next one is: also
+    where the source has lost something since, whose job may not even have noticed."""
+    _refuse_what_is_not_whole(job, facts.source)
     facts = bare(warmed(facts))
     images, reshaping, rewriting = facts.source.images, reshaping_of(job, facts), rewriting_of(job, facts)
     whole = copies(job, facts, images, rewriting.paths)
@@ -90,6 +94,27 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
                               for n, step in enumerate(kept(facts, wanted, _paths(wanted))))),
     )  # fmt: skip
     made = _plan(job, facts, phases, ())
+    return replace(made, purpose="standby", provisional=True, facts=identity_of(facts))
+
+
+def _refuse_what_is_not_whole(job: JobSpec, source: Survey) -> None:
+    found = (*source.findings, *(finding for image in source.images for finding in image.findings))
+    faults = [finding.message for finding in found if finding.level == "refuse"]
+    faults += [f"{image.path or job.name} has no commit" for image in source.images if image.epoch is None]
+    if faults:
+        raise StalePlan(f"{source.location} cannot be restarted from: {faults[0]}",
+                        hint=f"stateshift verify {source.location}")  # fmt: skip
+
+
+def hidden_plan(job: JobSpec, facts: Facts) -> Plan | None:
+    """Before a round writes over files of the image that is there, since its job has gone back behind it and does its
+    batches anew: its commits go, so that nobody starts from a mixture of both times."""
+    target = facts.target.location
+    commits = sorted(path for place, path in facts.left if place == target and layout.is_commit(path))
+    if not facts.past or not commits:
+        return None
+    hide = KeepBrought("retire/hidden", target, (), tuple(commits))
+    made = _plan(job, facts, phases_of(Phase("retire", (hide,))), ())
     return replace(made, purpose="standby", provisional=True, facts=identity_of(facts))
 
 

@@ -11,6 +11,7 @@ from stateshift.engines.bundles import bundled
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings import moves
 from stateshift.engines.spark.reshaping.files import Reshaping
+from stateshift.errors import StalePlan
 from stateshift.formats.marks import INDEX, encode_index
 from stateshift.spec import JobSpec, Spec
 from stateshift.step import AnyStep, CopyFiles, KeepOwners, StageFiles, TransformShard, WriteFile
@@ -55,8 +56,10 @@ def _published(
                 next(names), change.transform, change.options, change.source or source, inputs, target, (change.path,),
                 whole,
             )  # fmt: skip
-        else:
+        elif path in infos:
             copied.append(infos[path])
+        else:  # a listing is not of one moment: the job has planned this batch while the rest was listed
+            raise StalePlan(f"{path} is not listed yet", hint="stateshift resume WORKDIR")
     for bundle in bundled(copied):
         yield CopyFiles(next(names), source, target, tuple(bundle), whole=whole, staged=staged)
 

@@ -272,3 +272,35 @@ def test_a_cluster_that_went_with_its_job_makes_no_plan_stale_and_another_target
 
     assert identity_of(facts("2.3.0", "2.3.0")) == identity_of(facts(None, "2.3.0"))
     assert identity_of(facts("2.3.0", "2.3.0")) != identity_of(facts("2.3.0", "1.20.5"))
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_was_taken_back_goes_on_from_where_the_old_job_has_got_to_since(tmp_path: Path, killed: bool) -> None:
+    """It runs under another id by then: a resume ends that one, and does not start the target from the old image."""
+    ground, flink = place(tmp_path)
+    flink.fail(1)
+    with pytest.raises(StateshiftError, match="refused"):
+        ground.apply(spec_of(on_failure="finish"))
+    [again] = [one for one in flink.jobs if one.status.state.alive]
+    assert (again.location, again.tag is not None and again.tag.endswith(".restart")) == (f"{TAKEN}/savepoint-1", True)
+    if killed:
+        flink.lose_savepoints(1)
+        with pytest.raises(ClusterError, match="no answer"):
+            ground.resume()
+    assert ground.resume().state == "finished"
+    alive = [one.location for one in flink.jobs if one.status.state.alive]
+    assert alive == [TARGET]
+    assert len(flink.savepoints) == 2 + killed, "one of each job: a lost answer is taken back, too"
+    assert golden.looked_at(ground.disk, f"{TAKEN}/savepoint-2")[1].images
+
+
+def test_taken_back_twice_the_last_job_is_the_one_that_goes_on(tmp_path: Path) -> None:
+    ground, flink = place(tmp_path)
+    for attempt in (1, 2):
+        flink.fail(1)
+        with pytest.raises(StateshiftError, match="refused"):
+            ground.apply(spec_of(on_failure="finish")) if attempt == 1 else ground.resume()
+        alive = [one.location for one in flink.jobs if one.status.state.alive]
+        assert alive == [f"{TAKEN}/savepoint-{attempt}"]
+    assert ground.rollback().state == "rolled-back"
+    assert [one.location for one in flink.jobs if one.status.state.alive] == [f"{TAKEN}/savepoint-2"]

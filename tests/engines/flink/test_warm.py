@@ -28,13 +28,14 @@ CLUSTERS = {"old": {"kind": "command", "find": "f", "submit": "s", "stop": "t"}}
 SAVEPOINTS = "file:///taken"
 
 
-def spec_of(**more: Any) -> Spec:
+def spec_of(on_failure: str = "stop", **more: Any) -> Spec:
     job = {
         "name": "orders", "job_ids": ["orders-id"], "source_cluster": "old", "target_cluster": "old", "mode": "warm",
         "target_directory": SAVEPOINTS, "new_savepoint_path": TARGET, "submit": {"command": "go"},
         "source_submit": {"command": "back"}, **more,
     }  # fmt: skip
-    return parse_spec(json.dumps({"version": 1, "engine": "flink", "clusters": CLUSTERS, "jobs": [job]}))
+    beside = {"clusters": CLUSTERS, "on_failure": on_failure}
+    return parse_spec(json.dumps({"version": 1, "engine": "flink", "jobs": [job], **beside}))
 
 
 class Stage:
@@ -333,3 +334,20 @@ def test_checkpoints_of_which_nothing_lasts_are_refused_with_the_way_out(
 def test_what_makes_no_sense_is_refused_by_the_spec(more: dict[str, Any], words: str) -> None:
     with pytest.raises(SpecError, match=words):
         spec_of(**more)
+
+
+def test_what_was_taken_back_moves_with_what_the_old_job_has_done_since(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.flink.fail(1)
+    with pytest.raises(ClusterError, match="refused"):
+        stage.apply(on_failure="finish")
+    [again] = [one for one in stage.flink.jobs if one.status.state.alive]
+    assert again.location == stage.job.location
+    before = stage.job.number
+    stage.flink.submissions.clear()
+    stage.job.running = True
+    stage.flink.latest = stage.job.complete()
+    assert stage.ground.resume().state == "finished"
+    assert stage.job.number > before
+    assert [one.location for one in stage.flink.jobs if one.status.state.alive] == [TARGET]
+    stage.arrived()
