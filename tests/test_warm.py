@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -16,6 +17,7 @@ from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submi
 from stateshift.errors import ClusterError, Interrupted, PlanError, StalePlan, StorageError
 from stateshift.formats.marks import INDEX, RELEASED, WAIT, WAITING, encode_tag, fence_owner, is_meant
 from stateshift.migration import warming
+from stateshift.migration.running import Run
 from stateshift.report import Report
 from stateshift.spec import Spec
 from stateshift.steering import Steering, Throttle
@@ -239,21 +241,26 @@ class Ended(Exception):
 
 
 class Standby(Stage):
-    """What is at the target is looked at again and again: it can always be started from, once it could."""
+    """What is at the target is looked at again and again, also between two writes: whatever can be seen there is a
+    state that the job once had. `acts` are what somebody does at a certain look."""
 
-    def __init__(self, folder: Path, seed: int, looks: int = 600) -> None:
+    def __init__(self, folder: Path, seed: int, looks: int = 600, **acts: Callable[[], None]) -> None:
         super().__init__(folder, seed)
         self.job.moods = {"batch": 0.03, "tidy": 0.01, "back": 0.003}
         self.looks, self.kept = looks, list[int]()
+        self.acts = {int(number.removeprefix("at_")): act for number, act in acts.items()}
         self.lost: set[int] = set()
+        self.seeing = threading.Lock()
         self.ground.clock.sleep = self._sleep  # type: ignore[method-assign]
 
     def _sleep(self, seconds: float) -> None:
         self.ground.clock.time += seconds
         self.looks -= 1
+        self.acts.pop(self.looks, lambda: None)()
         for _ in range(3):
             self.job.live()
-        self.look()
+        with self.seeing:
+            self.look()
         if self.looks < 0:
             raise Ended
 
@@ -262,8 +269,25 @@ class Standby(Stage):
             epoch, state = state_at(self.ground.disk.open(TARGET))
             assert epoch is not None
             self.kept.append(epoch)
-            if epoch <= self.job.epoch and self.job.times_back == 0:
-                assert state == self.job.expected(epoch)
+            assert state in self.job.ever[epoch]
+
+    def _wrap(self, storage: Storage) -> Storage:
+        outer = self
+
+        class Seen(Watched):
+            def __getattr__(self, name: str) -> Any:
+                act = super().__getattr__(name)
+                if name not in ("write", "create", "move", "remove") or self._storage.location != TARGET:
+                    return act
+
+                def behind_a_look(*arguments: Any) -> Any:
+                    with outer.seeing:
+                        outer.look()
+                        return act(*arguments)
+
+                return behind_a_look
+
+        return Seen(storage, self.job)  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -280,6 +304,36 @@ def test_a_standby_can_be_started_from_at_any_time_and_is_never_old(tmp_path: Pa
     stage.ground.workdir().steering.ask_cutover(False)
     report = stage.ground.resume()
     assert report.state == "finished" and stage.there is not None
+
+
+@pytest.mark.parametrize("lost", ["commits", "state/0/0"])
+def test_a_standby_outlives_what_is_lost_at_its_source(tmp_path: Path, lost: str) -> None:
+    """The job need not even notice: it keeps its state in memory."""
+    def damage() -> None:
+        stage.job.running = False
+        kept.append(stage.kept[-1])
+        source = stage.ground.disk.open(SOURCE)
+        files = [file.path for file in source.list(lost)]
+        for path in files if lost == "commits" else [max(files, key=lambda path: len(path))]:
+            source.remove(path)
+
+    kept = list[int]()
+    stage = Standby(tmp_path, 1, 300, at_100=damage)
+    stage.job.moods = {"batch": 0.03, "tidy": 0.0, "back": 0.0}
+    with pytest.raises(Ended):
+        stage.apply(cutover="never")
+    assert set(stage.kept[-50:]) == set(kept)
+    told = [line for line in stage.ground.said if "was not kept" in line]
+    assert len(told) == 1 and "the image before it is" in told[0]
+
+
+def test_a_standby_whose_job_goes_back_shows_nothing_until_it_can_be_started_from_again(tmp_path: Path) -> None:
+    stage = Standby(tmp_path, 1, 300, at_150=lambda: (stage.job.back(), stage.job.batch(), stage.job.batch())[0])
+    stage.job.moods = {"batch": 0.0, "tidy": 0.0, "back": 0.0}
+    with pytest.raises(Ended):
+        stage.apply(cutover="never")
+    assert stage.job.times_back == 1 and stage.kept[-1] == stage.job.epoch
+    assert any("has gone back behind" in line for line in stage.ground.said)
 
 
 def test_a_standby_of_a_job_that_does_not_run_does_not_move_it(tmp_path: Path) -> None:
@@ -345,6 +399,7 @@ def test_killed_again_and_again_while_the_job_lives_its_last_state_arrives(tmp_p
     report = report or stage.ground.resume()
     assert report.state == "finished" and stage.there is not None, "what arrived was judged when the job was started"
     assert len(stage.ground.cluster.submissions) == 1
+    assert stage.ground.disk.snapshot(TARGET, temporaries=True) == stage.ground.disk.snapshot(TARGET)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -461,14 +516,15 @@ class Full(Slow):
 
         class Failing(Watched):
             def __getattr__(self, name: str) -> Any:
-                if name == "write" and outer.stopping:
+                if name == "write" and outer.stopping and self._storage.location == TARGET:
                     outer.refused = True
-                    raise StorageError("no space left", location=TARGET)
+                    raise outer.error
                 return super().__getattr__(name)
 
         return Failing(storage, self.job)  # type: ignore[return-value]
 
     refused = False
+    error: Exception = StorageError("no space left", location=TARGET)
 
     def wait(self) -> None:
         until = time.monotonic() + 20
@@ -480,6 +536,16 @@ def test_what_cannot_be_brought_while_it_stops_is_brought_afterwards(tmp_path: P
     stage = Full(tmp_path, 1, lambda stage: stage.job.batch(), Full.wait)  # type: ignore[arg-type]
     assert stage.apply().state == "finished" and stage.there is not None
     assert stage.refused
+
+
+@pytest.mark.parametrize("error", [StorageError("no space left", location=TARGET), KeyError("a bug of ours")])
+def test_what_fails_while_it_stops_is_not_tried_at_each_look(tmp_path: Path, error: Exception) -> None:
+    stage = Full(tmp_path, 1, lambda stage: stage.job.batch(), lambda _: time.sleep(1.5))
+    stage.error = error
+    assert stage.apply().state == "finished" and stage.there is not None
+    assert stage.refused
+    assert len(list((stage.ground.workdir().path / "plans").iterdir())) <= 8
+    assert any("nothing more is brought while the job stops, for now" in line for line in stage.ground.said)
 
 
 @pytest.mark.usefixtures("often")
@@ -550,6 +616,20 @@ def test_told_to_wait_it_is_stopped_when_somebody_says_so_and_not_before(tmp_pat
     assert halt.start >= 90.0
     assert [one.what for one in report.steered] == ["cutover"]
     assert 2 <= len(report.jobs[0].rounds) < 10, "a batch is not worth a round of its own"
+
+
+def test_a_cutover_that_was_told_is_not_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed between the word and the stop."""
+    def killed(*arguments: object) -> None:
+        raise Killed
+
+    stage = Timed(tmp_path, (30.0, lambda steering: steering.ask_cutover(False)))
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(Run, "halt", killed)
+        stage.apply(cutover="told")
+    assert stage.job.running
+    assert stage.ground.resume().state == "finished"
+    assert not (stage.ground.workdir().path / "steer" / "cutover").exists()
 
 
 def test_outside_of_its_hours_it_is_not_stopped(tmp_path: Path) -> None:

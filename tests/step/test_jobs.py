@@ -12,7 +12,7 @@ from stateshift.clusters.memory import MemoryCluster
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest
 from stateshift.errors import AlreadyThere, ClusterError, Interrupted, StalePlan
 from stateshift.formats.marks import encode_idle, fence_text
-from stateshift.step import AwaitProgress, FenceSource, StopJob, SubmitJob
+from stateshift.step import AwaitProgress, FenceSource, ReadyFence, StopJob, SubmitJob
 from stateshift.step.marks import tag_of
 from stateshift.storage.memory import MemoryStorage
 from stateshift.world import World
@@ -216,6 +216,19 @@ def test_of_two_runs_that_fence_at_once_the_one_with_the_first_file_waits_for_th
     world = two_at_once(stage, "commits/2")
     evidence = FENCE.run(world)
     assert FENCE.holds(stage.world, evidence) == []
+
+
+def test_of_two_runs_that_have_made_a_fence_ready_each_puts_up_its_own(stage: Stage) -> None:
+    other = replace(stage.world, run="the-other-run")
+    ready, fence = ReadyFence("halt/ready-fence", SOURCE, 2), replace(FENCE, ready=2)
+    assert [ready.run(world)["ready"] for world in (stage.world, other)] == [2, 2]
+    evidence = fence.run(stage.world)
+    assert fence.holds(stage.world, evidence) == []
+    with pytest.raises(StalePlan, match=f"fenced by run {stage.world.run}"):
+        fence.run(other)
+    ready.undo(other, {"ready": 2})
+    assert fence.holds(stage.world, evidence) == [] and set(stage.disk.snapshot(SOURCE)) == set(FENCE.paths)
+    assert fence.undo(other, None) == []
 
 
 def test_one_that_does_not_take_its_part_away_is_named_after_a_while(stage: Stage) -> None:

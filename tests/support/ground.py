@@ -24,6 +24,7 @@ from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Facts, Survey
 from stateshift.workdir import Workdir
+from stateshift.world import Unwatched
 from tests.support.checkpoints import Checkpoint, put
 
 SOURCE, TARGET = "file:///here/orders", "file:///there/orders"
@@ -42,6 +43,14 @@ class Clock:
         self.time += seconds
 
 
+class _Hearing(Unwatched):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
+
+
 @dataclass
 class Ground:
     """One machine, with a workdir in `folder`. `wrap` puts something around every storage that is opened."""
@@ -54,10 +63,15 @@ class Ground:
     def __post_init__(self) -> None:
         self.disk = MemoryDisk(self.clock.now)
         self.runs = itertools.count(1)
+        self.meter = _Hearing()
+
+    @property
+    def said(self) -> list[str]:
+        return self.meter.said
 
     @property
     def doors(self) -> Doors:
-        return Doors(self.open, self._cluster, self.clock, stop=threading.Event(), host="here")
+        return Doors(self.open, self._cluster, self.clock, self.meter, stop=threading.Event(), host="here")
 
     def open(self, location: str) -> Storage:
         return self.wrap(self.disk.open(location))

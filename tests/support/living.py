@@ -47,6 +47,7 @@ class LivingJob:
         self.running = True
         self.moods = {"batch": 0.05, "tidy": 0.02, "back": 0.0}
         self.states: dict[int, list[State]] = {-1: [{} for _ in range(shards)]}
+        self.ever: dict[int, list[State]] = {}  # by epoch, also of times that it has gone back behind
         self.snapshots: set[int] = set()
 
     @property
@@ -81,6 +82,7 @@ class LivingJob:
             put(storage, f"state/0/{shard}/{number + 1}.delta", b"".join(state_files.encode_delta(records)))
         put(storage, f"commits/{number}", shape[f"commits/{number}"])
         self.epoch, self.states[number] = number, after
+        self.ever.setdefault(number, []).append(self.expected(number))
 
     @_one_at_a_time
     def tidy(self) -> None:
