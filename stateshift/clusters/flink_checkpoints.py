@@ -18,7 +18,8 @@ is yet another.
 
 A cluster of one application goes when its job has ended, and often before it is asked again: where the checkpoint lies
 is noted before the job is cancelled, and that Flink has accepted it, after. Without that, one that is silent may as
-well have lost its JobManager, and the job may run again: then nobody says that it has ended.
+well have lost its JobManager, and the job may run again: then nobody says that it has ended. If it does run when it is
+asked again, it has gone on from what was noted, and is ended anew, with another checkpoint.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ T = TypeVar("T")
 
 RETAIN = "execution.checkpointing.externalized-checkpoint-retention"
 _BEGINS, _ENDED = {"INITIALIZING", "CREATED"}, {"CANCELED", "FAILED"}
+_RUNS = _BEGINS | {"RUNNING", "RESTARTING"}
 _NO_SUCH_CALL = (404, 405)
 _LISTED_SECONDS_MAX = 15.0  # more than Flink's list of checkpoints is old, as anybody would configure it
 
@@ -71,6 +73,8 @@ class _Ending:
 
     def done(self) -> str:
         until = time.monotonic() + self.request.seconds_max
+        if self._has_gone_on(until):
+            self.notes.add(self._note, cancelled=False, begun=time.time(), since=self._job().now)
         if not self._noted.get("cancelled"):
             self._refuse_what_would_be_lost()
             completed = self._wait(self._completed(self._begun()), until)
@@ -89,6 +93,16 @@ class _Ending:
             if "image" not in self._noted:
                 raise
             raise self._gone(silent) from silent
+
+    def _has_gone_on(self, until: float) -> bool:
+        """Of a cluster of one application, what was noted is all that will be known of its last checkpoint."""
+        noted = self._noted
+        if not (self.calls.of_one_application and noted.get("cancelled")) or noted.get("accepted"):
+            return False
+        try:
+            return self._wait(lambda: self._job().told, until) in _RUNS
+        except Unanswered:
+            return False
 
     def _refuse_what_would_be_lost(self) -> None:
         job = self._job()

@@ -206,3 +206,25 @@ def test_checkpoints_in_a_jobmanager_s_memory_are_none(server: FakeFlink, tmp_pa
     assert cluster(server, tmp_path).latest_checkpoint(ID) is None
     with pytest.raises(ClusterError, match="knows no job"):
         cluster(server, tmp_path).checkpoint(replace(END, job_id="b" * 32))
+
+
+def test_one_whose_job_has_gone_on_behind_what_was_noted_is_ended_anew(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
+    """Its JobManager was silent when the job was to be cancelled, and has come back."""
+    usual, silent = server.answer, threading.Event()
+
+    def answer(method: str, path: str, query: Any, body: Any) -> tuple[int, Any]:
+        if method == "PATCH" and job.made[-1]["id"] == 2:
+            silent.set()
+        return (503, {}) if silent.is_set() else usual(method, path, query, body)
+
+    server.answer = answer  # type: ignore[method-assign]
+    flink = cluster(server, tmp_path, application=True, outage_seconds=0.2)
+    with pytest.raises(ClusterError, match="does not say whether it was"):
+        flink.checkpoint(END)
+    silent.clear()
+    for number in range(3, 12):
+        job.checkpointed(number, f"file:/ck/{ID}/chk-{number}")
+    assert flink.checkpoint(END) == f"file:/ck/{ID}/chk-12"
+    assert job.state == "CANCELED" and len(server.checkpoints) == 2
