@@ -60,6 +60,7 @@ class Live:
     waiting: str = ""
     paused: bool = False
     left: Mapping[str, Left] = field(default_factory=dict)
+    down_since: float | None = None
 
 
 class Steering:

@@ -252,7 +252,7 @@ class Facts:
     """Everything a plan may know beside the spec. `at` is not part of any fingerprint. `brought` are the files that are
     at the target already, by the location they came from and their path; `chains` what shards were folded from in each
     round, the last one behind the others; `left` (location, path) what rounds have left at a target beside them, and
-    `past` what of it was brought from a time that the job has gone back behind."""
+    `past` what of it was brought from a time that the job has gone back behind. `stopped`: by this run."""
 
     source: Survey
     target: Survey
@@ -269,3 +269,4 @@ class Facts:
     chains: tuple[ShardFiles, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
     past: tuple[tuple[str, str], ...] = ()
+    stopped: bool = False

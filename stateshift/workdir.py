@@ -25,10 +25,13 @@ from pathlib import Path
 from shlex import quote
 from typing import IO, Any
 
-from stateshift.errors import JournalError, StorageError
+from stateshift.errors import Complaint, JournalError, SpecError, StorageError
 from stateshift.formats.marks import TEMPORARY
 from stateshift.plan import Plan, decode_plan, encode_plan
 from stateshift.steering import Steering
+
+OURS = frozenset({"spec.json", "proposal.json", "journal", "plans", "jobs", "steer", "held", "live.json", "report.json",
+                  "report.html", "fleet.log"})  # fmt: skip
 
 
 class FileLines:
@@ -89,13 +92,23 @@ class Workdir:
         return Steering(self.path)
 
     def create(self) -> None:
-        """Make the directory, so that a crash of the machine does not take it away with the journal in it."""
+        """Make the directory, so that a crash of the machine does not take it away with the journal in it. One that
+        holds anything else, such as an image, is not for us to write to."""
         with _telling(self.path):
+            self._refuse_what_is_not_ours()
             new = [path for path in (self.path, *self.path.absolute().parents) if not path.exists()]
             (self.path / "plans").mkdir(parents=True, exist_ok=True)
             self.jobs.mkdir(exist_ok=True)
             for path in (self.path, *(path.absolute().parent for path in new)):
                 _sync_folder(path)
+
+    def _refuse_what_is_not_ours(self) -> None:
+        names = set(os.listdir(self.path)) if self.path.exists() and not self.exists else set()
+        others = sorted(name for name in names - OURS if not name.startswith("."))
+        if others:
+            fact = f"{self.path} holds {others[0]}{f' and {len(others) - 1} more' if len(others) > 1 else ''}"
+            raise SpecError((Complaint("--workdir", f"{fact}: it is no workdir"),),
+                            hint="name a directory that is empty, or not there yet")  # fmt: skip
 
     def require(self) -> None:
         """Refuse a place that is no workdir of ours."""

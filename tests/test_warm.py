@@ -632,6 +632,39 @@ def test_a_cutover_that_was_told_is_not_asked_for_again(tmp_path: Path, monkeypa
     assert not (stage.ground.workdir().path / "steer" / "cutover").exists()
 
 
+def test_what_is_left_is_told_at_the_pace_that_the_run_is_held_to(tmp_path: Path) -> None:
+    told = list[Any]()
+    stage = Timed(tmp_path, (1.0, lambda steering: told.append(steering.live())),
+                  (120.0, lambda steering: steering.ask_cutover(True)))  # fmt: skip
+    stage.ground.meter.say = lambda line: None  # type: ignore[method-assign]
+    stage.apply(cutover="told", spec_throttle={"bytes_per_second": 200})
+    left = told[0].left["orders"]
+    assert left.round == 0 and left.seconds >= 2 * left.bytes / 200
+
+
+def test_whoever_asks_it_to_end_is_heard_while_a_cluster_is_waited_for(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stops = list[threading.Event]()
+    doors = Ground.doors.fget  # type: ignore[attr-defined]
+
+    def kept(ground: Ground) -> Any:
+        made = doors(ground)
+        stops.append(made.stop)
+        return made
+
+    def stop(request: StopRequest) -> None:
+        """Waits until it is interrupted, as clusters do."""
+        stage.ground.workdir().steering.ask_stop()
+        assert stops[-1].wait(10)
+        raise Interrupted("while the job stops")
+
+    stage.ground.cluster._on_stop = stop
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(Ground, "doors", property(kept))
+        stage.apply()
+    assert stage.job.running
+
+
 def test_outside_of_its_hours_it_is_not_stopped(tmp_path: Path) -> None:
     stage = Timed(tmp_path)
     hour, minute = divmod(int(stage.ground.clock.time) // 60 % 1440 + 5, 60)

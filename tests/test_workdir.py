@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stateshift.errors import JournalError, PlanError, StorageError
+from stateshift.errors import JournalError, PlanError, SpecError, StorageError
 from stateshift.formats.marks import TEMPORARY
 from stateshift.journal import decode_records
 from stateshift.plan import Phase, Plan, phases_of
@@ -32,6 +32,18 @@ def test_what_is_written_is_read_back_and_no_temporary_file_stays(workdir: Workd
     workdir.write("spec.json", {"a": ["ü", 1, None, "\udc80"]})
     assert workdir.read("spec.json") == {"a": ["ü", 1, None, "\udc80"]}
     assert sorted(path.name for path in workdir.path.iterdir()) == ["jobs", "plans", "spec.json"]
+
+
+def test_a_directory_that_holds_something_else_is_no_workdir(tmp_path: Path) -> None:
+    """Such as the image that is to be moved."""
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "spec.json").write_text("{}")
+    with pytest.raises(SpecError, match=r"--workdir: .* holds commits: it is no workdir"):
+        Workdir(tmp_path).create()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["commits", "spec.json"]
+    (tmp_path / "commits").rmdir()
+    Workdir(tmp_path).create()
+    Workdir(tmp_path).create()
 
 
 def test_a_file_that_is_missing_or_damaged_is_named(workdir: Workdir) -> None:

@@ -44,7 +44,7 @@ Parallel = Annotated[
 Throttle = Annotated[
     str | None,
     typer.Option("--throttle", metavar="RATE", envvar="STATESHIFT_THROTTLE", callback=_rate,
-                 help="At most so many bytes a second (50MB, 64MiB), whatever the spec says."),
+                 help="At most so many bytes a second, read and written (50MB, 64MiB), whatever the spec says."),
 ]  # fmt: skip
 FleetOf = Annotated[
     str | None,

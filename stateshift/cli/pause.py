@@ -42,7 +42,7 @@ def command(
         raise PlanError("nobody is at work on it now: there is nothing to pause", hint=f"stateshift status {where}")
     if steer.is_halted(progress):
         raise PlanError(
-            f"{steer.STOPPED}: a pause would keep it down", hint=f"stateshift rollback {where} starts it again"
+            f"{steer.STOPPED}: a pause would keep it down", hint=f"stateshift rollback {where} takes the run back"
         )
     place.steering.pause(True)
     steer.asked(terminal, place, "paused", f"paused; to go on: stateshift pause {where} --off")

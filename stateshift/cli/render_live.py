@@ -21,7 +21,9 @@ def live(told: Live) -> Iterator[Block]:
     yield Line(at(told), "strong")
     if told.left:
         yield _left(told)
-        yield pairs(("downtime", f"about {downtime(told)} if stopped now, beside stopping and starting the job"))
+        yield pairs(("downtime", f"{downtime(told)} if stopped now, beside stopping and starting the job"))
+    if told.down_since is not None:
+        yield pairs(("downtime", f"{span(told.at - told.down_since)} so far"))
 
 
 def watched(report: Report, told: Live | None) -> Iterator[Block]:
@@ -40,8 +42,9 @@ def line(report: Report, told: Live | None) -> str:
     if told is None:
         return f"run {report.run}: {report.state}"
     rest = "; ".join(f"{job}: {_told(one)} left" for job, one in told.left.items())
-    down = f", about {downtime(told)} of downtime if stopped now" if told.left else ""
-    return at(told) + (f"; {rest}{down}" if rest else "")
+    down = f", downtime {downtime(told)} if stopped now" if told.left else ""
+    gone = f"; down for {span(told.at - told.down_since)} so far" if told.down_since is not None else ""
+    return at(told) + (f"; {rest}{down}" if rest else gone)
 
 
 def at(told: Live) -> str:
@@ -61,7 +64,10 @@ def at(told: Live) -> str:
 
 
 def downtime(told: Live) -> str:
-    return span(max(one.seconds for one in told.left.values()))
+    """Nobody knows before something has been brought."""
+    if any(one.files and not one.brought_per_second for one in told.left.values()):
+        return "not known yet"
+    return f"about {span(max(one.seconds for one in told.left.values()))}"
 
 
 def _told(one: Left) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from stateshift.workdir import Workdir
 
 OVER = ("finished", "rolled-back")
-STOPPED = "the job has been stopped already"
+STOPPED = "the job is being stopped, or has been"
 
 
 def asked(terminal: Terminal, workdir: Workdir, state: str, told: str, **more: Any) -> None:

@@ -91,6 +91,8 @@ def check_submit(cluster: ClusterSpec, options: Mapping[str, Any], pointer: str)
         read_submit(options, pointer, cluster.options)
     elif cluster.kind in _SUBMITTING:
         read_options(options, _SUBMITTING[cluster.kind], pointer)
+    if cluster.kind == "spark_submit":
+        spark_submit.refuse_missing(options, pointer)
 
 
 def _escaped(name: str) -> str:

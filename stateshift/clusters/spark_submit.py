@@ -51,7 +51,7 @@ from stateshift.clusters.stopping import (
     stopped_gracefully,
 )
 from stateshift.clusters.waiting import wait_for
-from stateshift.errors import ClusterError
+from stateshift.errors import ClusterError, Complaint, SpecError
 
 CLUSTER_OPTIONS = {
     "master": TEXT,
@@ -75,6 +75,18 @@ SUBMIT_OPTIONS = {
     "cwd": TEXT,
 }
 STOP_OPTIONS = {"pid_file": TEXT, "graceful_seconds": SECONDS}
+
+def refuse_missing(given: Mapping[str, Any], pointer: str) -> None:
+    """An application that is not there would be found out when the old job has been stopped already."""
+    application = str(given["application"])
+    scheme, _, rest = application.rpartition(":")
+    if "{" in application or scheme not in ("", "file"):
+        return  # told only when it is started; or somewhere else
+    path = Path(str(given.get("cwd") or "."), rest.removeprefix("//"))
+    if not path.is_file():
+        raise SpecError((Complaint(f"{pointer}/application", "there is no such file", application,
+                                   "a file on this machine, where spark-submit runs"),))  # fmt: skip
+
 
 _KILL_SECONDS = 10.0  # the usual time from SIGTERM to SIGKILL: Spark's shutdown hooks take one or two
 

@@ -5,7 +5,7 @@
     lines       the journal's bytes: appended so that each record is on disk before the next effect begins
 """
 
-from stateshift.journal.lines import Journal, Lines, decode_records, encode_record
+from stateshift.journal.lines import Journal, Lines, decode_records, encode_record, expect_ours
 from stateshift.journal.progress import PlanProgress, Progress, State, StepProgress, advance, fold
 from stateshift.journal.records import (
     LockReleased,
@@ -58,5 +58,6 @@ __all__ = [
     "advance",
     "decode_records",
     "encode_record",
+    "expect_ours",
     "fold",
 ]

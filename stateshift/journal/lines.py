@@ -71,7 +71,7 @@ class Journal:
         records, self._good = decode_records(content)
         self._torn = self._good < len(content)
         if self._torn:
-            _expect_ours(content[self._good :])
+            expect_ours(content[self._good :])
         self.progress = fold(iter(records))
 
     def append(self, record: Record) -> Progress:
@@ -87,7 +87,7 @@ class Journal:
             return progress
 
 
-def _expect_ours(tail: bytes) -> None:
+def expect_ours(tail: bytes) -> None:
     """What a kill, or a crash of the machine, leaves behind the last whole line begins as a line of ours does, or is
     zeros. Anything else is somebody else's file, which is not ours to cut."""
     head, _, text = tail[:10].partition(b" ")

@@ -8,7 +8,16 @@ from shlex import quote
 
 from stateshift import __version__, executor, plain
 from stateshift.errors import JournalError, PlanError
-from stateshift.journal import Journal, Progress, RollbackStarted, RunResumed, RunStarted, decode_records, fold
+from stateshift.journal import (
+    Journal,
+    Progress,
+    RollbackStarted,
+    RunResumed,
+    RunStarted,
+    decode_records,
+    expect_ours,
+    fold,
+)
 from stateshift.migration.doors import Doors, world_of
 from stateshift.migration.proposing import Proposal, encode_proposal, refuse
 from stateshift.migration.running import Run, proposal_of
@@ -92,7 +101,9 @@ def status(workdir: Workdir) -> Report:
 
 
 def progress_of(workdir: Workdir) -> Progress:
-    records, _ = decode_records(workdir.lines.read())
+    content = workdir.lines.read()
+    records, good = decode_records(content)
+    expect_ours(content[good:])
     return fold(iter(records))
 
 

@@ -32,6 +32,8 @@ class Halting(Working):
             reader.first_look()
         if len(order) > 1:
             self.prepare(wave)  # what fails then has stopped nobody
+        if halts:
+            self.telling.stopping()
         with _beside(meanwhile if halts and not begun else None):
             for part in order:
                 for job in part:
@@ -39,6 +41,8 @@ class Halting(Working):
                         readers[job.name].wait()
                 plans = [halts[job.name] for job in part]
                 executor.execute_together(plans, self.world, self.journal, self.doors.fleet)
+        if halts:
+            self.telling.down(self.doors.clock.now())
         return frozenset(halts)
 
     def has_stopped(self, wave: Iterable[JobSpec]) -> bool:

@@ -7,6 +7,8 @@ is waited for right there, and only while the job runs: once it has been stopped
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from stateshift.journal import Journal, Steered
@@ -36,6 +38,11 @@ class Helm:
         self.may_pause = False
         self._paused = False
 
+    @property
+    def bytes_per_second(self) -> float | None:
+        """What it is held to now."""
+        return self._pace.bytes_per_second if self._pace is not None else None
+
     def look(self) -> None:
         """Heed what is asked for now; return when the run may go on."""
         while self._looked_again() and self.may_pause and self.wishes.paused and not self._stop.is_set():
@@ -50,6 +57,24 @@ class Helm:
                 self._looked = now
                 self._heed(self.steering.wishes())
             return self.wishes.paused
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """A step that waits for a cluster looks at nothing else: whoever asks the run to end is heard all the same."""
+        over = threading.Event()
+
+        def listen() -> None:
+            while not over.wait(SECONDS_BETWEEN_WORDS) and not self._stop.is_set():
+                if self.steering.wishes().stop:
+                    self._stop.set()
+
+        listener = threading.Thread(target=listen, name="listening", daemon=True)
+        listener.start()
+        try:
+            yield
+        finally:
+            over.set()
+            listener.join()
 
     def _heed(self, wishes: Wishes) -> None:
         before, self.wishes = self.wishes, wishes
@@ -111,7 +136,14 @@ class Telling:
     def left(self, job: str, left: Left) -> None:
         with self._lock:
             both = {**self._live.left, job: left}
-        self._change(True, left=both)
+        self._change(True, left=both, down_since=None)
+
+    def stopping(self) -> None:
+        """What was left counts no more: the job is being stopped."""
+        self._change(True, left={}, down_since=None)
+
+    def down(self, since: float | None) -> None:
+        self._change(True, down_since=since)
 
     def waiting(self, job: str, what: str) -> None:
         """Said once: whoever reads a log has to know why nothing goes on."""

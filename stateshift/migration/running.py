@@ -79,6 +79,10 @@ class Run(Halting):
     # -- forward
 
     def go(self) -> Report:
+        with self.helm.listening():
+            return self._go()
+
+    def _go(self) -> Report:
         """All waves, as far as they go. What becomes of the others when one fails, the spec says."""
         failures: list[StateshiftError] = []
         try:
@@ -183,7 +187,7 @@ class Run(Halting):
         if halted and facts.source_cluster is not None and facts.source_cluster.state == "unknown":
             # A cluster that cannot tell was told to stop the job, and said that it did.
             facts = replace(facts, source_cluster=replace(facts.source_cluster, state="absent"))
-        made = engine(self.spec.engine).plan(self.spec, job, replace(facts, attempt=self.attempt(job)))
+        made = engine(self.spec.engine).plan(self.spec, job, replace(facts, attempt=self.attempt(job), stopped=halted))
         proposed = self._proposed(job)[-1]
         runs = any(plan.purpose == "halt" for plan in made)
         if runs and halted:

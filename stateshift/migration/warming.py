@@ -111,7 +111,9 @@ class Warming:
         speeds = [speed for one in rounds if (speed := _speed(one)) is not None]
         bytes_max = max((speed[0] for speed in speeds), default=0.0)
         files_max = max((speed[1] for speed in speeds), default=0.0)
-        seconds = 2 * looking
+        seconds, limit = 2 * looking, self.run.helm.bytes_per_second
+        if limit:  # what is read counts, and what is written
+            bytes_max = min(bytes_max or limit, limit / 2)
         seconds += plan.bytes / bytes_max if bytes_max else 0.0
         seconds += plan.files / files_max if files_max else 0.0
         return Left(len(rounds), plan.epoch, plan.files, plan.bytes, round(seconds, 3),
@@ -296,6 +298,8 @@ class Warming:
             clock.sleep(0.2)
 
     def _waits_for(self, seen: list[Seen]) -> str:
+        if self.run.helm.wishes.cutover is not None:
+            return "until so little is left that the job may be stopped"
         told = [one.job for one in seen if one.job.cutover == TOLD]
         hours = [one.job.cutover for one in seen if window_of(one.job.cutover) and not self._is_allowed(one.job)]
         if told:

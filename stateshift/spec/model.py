@@ -27,7 +27,7 @@ from stateshift.spec.warm import READY
 # The findings that may be waived, by the names that the findings give.
 WAIVERS = (
     *("paths-stay", "older-target", "zip-format", "operators-stay"),
-    *("permission", "space", "target-reach", "lost-offsets", "list-state", "kryo"),
+    *("permission", "space", "target-reach", "lost-offsets", "list-state", "kryo", "job-stopped"),
 )
 
 Mode = Literal["move", "fork", "warm"]

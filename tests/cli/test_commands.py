@@ -445,6 +445,14 @@ def test_what_is_no_workdir_is_refused() -> None:
         assert found.code == 8 and "hint: stateshift runs" in found.err
 
 
+def test_a_journal_that_is_none_of_ours_is_damaged_whoever_asks() -> None:
+    Path("w").mkdir()
+    (Path("w") / "journal").write_text("garbage\n")
+    for verb in ("resume", "status"):
+        found = said(verb, "w")
+        assert found.code == 8 and "hint: " in found.err
+
+
 # ---- uid, schema
 
 

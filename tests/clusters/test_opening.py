@@ -47,8 +47,15 @@ def test_two_clusters_of_one_run_keep_apart_what_they_remember(tmp_path: Path) -
     assert b.find("run.orders").state is JobState.ABSENT
 
 
-def test_how_a_job_is_submitted_can_be_checked_before_anything_moves() -> None:
-    check_submit(ClusterSpec("a", "spark_submit"), {"application": "x.py", "arguments": ["a", 1]}, "/jobs/0/submit")
+def test_how_a_job_is_submitted_can_be_checked_before_anything_moves(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("")
+    there = {"application": "x.py", "cwd": str(tmp_path), "arguments": ["a", 1]}
+    check_submit(ClusterSpec("a", "spark_submit"), there, "/jobs/0/submit")
+    for elsewhere in ("hdfs://a/x.jar", "local:/opt/x.jar", f"file://{tmp_path}/x.py"):
+        check_submit(ClusterSpec("a", "spark_submit"), {"application": elsewhere}, "/jobs/0/submit")
+    with pytest.raises(SpecError, match="/jobs/0/submit/application: there is no such file"):
+        check_submit(ClusterSpec("a", "spark_submit"), {**there, "application": "y.py"}, "/jobs/0/submit")
+    check_submit(ClusterSpec("a", "livy"), {"application": "y.py"}, "/jobs/0/submit")
     check_submit(ClusterSpec("a", "command"), {"anything": {"goes": 1}}, "/jobs/0/submit")
     with pytest.raises(SpecError) as raised:
         check_submit(ClusterSpec("a", "spark_submit"), {"arguments": "a"}, "/jobs/0/submit")

@@ -475,6 +475,26 @@ def test_a_source_that_was_written_a_moment_ago_is_doubted(age: float) -> None:
     assert "is the job stopped?" not in said(plan_of(spec_of(), facts_of(source)), "warn")
 
 
+@pytest.mark.parametrize(("mode", "age", "level", "words"), [
+    ("warm", 3.0, "refuse", "knows no job over file:///here/orders that is named 'orders', and the newest file"),
+    ("warm", 900.0, "warn", "it is moved as one that was stopped before"),
+    ("move", 3.0, "warn", "is the job stopped?"),
+    ("move", 900.0, "warn", ""),
+])  # fmt: skip
+def test_a_job_that_its_cluster_does_not_know_is_doubted(mode: str, age: float, level: str, words: str) -> None:
+    source = surveyed(Checkpoint())
+    source = replace(source, files=tuple(file._replace(modified=1_000_000.0 - age) for file in source.files))
+    facts = facts_of(source, source_cluster=STOPPED)
+    (plan,) = plans_of(running_spec(mode=mode), facts)
+    found = [f for f in plan.findings if "is the job stopped" in f.message or "stopped before" in f.message]
+    assert [one.level for one in found] == ([level] if words else [])
+    assert all(words in one.message and one.hint for one in found)
+    waived = plans_of(running_spec(mode=mode, waive=["job-stopped"]), facts)[0]
+    assert not waived.refusals and waived.phases
+    (behind,) = plans_of(running_spec(mode=mode), replace(facts, stopped=True))
+    assert not [f for f in behind.findings if "stopped" in f.message], "by us, a moment ago"
+
+
 def test_several_refusals_are_all_told_at_once() -> None:
     files = Checkpoint().files()
     for path in ("offsets/1", "state/0/1/2.delta", "metadata"):

@@ -102,14 +102,30 @@ def _of_source(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             )
         elif image.epoch is None:
             yield Finding("refuse", f"{name} has not committed a batch yet", hint="let the job finish its first batch")
+    if job.moves and not facts.stopped:
+        yield from _of_stopping(job, facts)
+
+
+def _of_stopping(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """Of a job that is taken to be stopped, though not by this run. One that its cluster does not know may run there
+    under another name, or elsewhere."""
+    source, cluster = facts.source, facts.source_cluster
+    if cluster is not None and cluster.state != "absent":
+        return
     newest = max((file.modified for file in source.files), default=0.0)
     # Younger than now: the clock of whoever writes there is ahead of ours.
-    if facts.source_cluster is None and job.moves and newest and facts.at - newest < FRESH_SECONDS:
-        yield Finding(
-            "warn",
-            f"the newest file of {source.location} is {max(0.0, facts.at - newest):.0f} s old: is the job stopped?",
-            hint="stop it, or name its cluster in the spec (source_cluster) so that it is stopped for you",
-        )
+    fresh = bool(newest) and facts.at - newest < FRESH_SECONDS
+    age = f"the newest file of {source.location} is {max(0.0, facts.at - newest):.0f} s old: is the job stopped?"
+    hint = "stop it, or name its cluster in the spec (source_cluster) so that it is stopped for you"
+    if cluster is not None:
+        unknown = f"the cluster {cluster.name!r} knows no job over {source.location} that is named {job.name!r}"
+        hint = "if it runs: say in `stop` which job it is, or stop it yourself; it would be fenced off as it is"
+        age = f"{unknown}, and {age}" if fresh else f"{unknown}: it is moved as one that was stopped before"
+    if cluster is not None and job.mode == "warm":
+        yield Finding("refuse" if fresh else "warn", f"{age} It cannot be followed while it runs", waive="job-stopped",
+                      hint=hint)  # fmt: skip
+    elif fresh:
+        yield Finding("warn", age, hint=hint)
 
 
 def _of_target(job: JobSpec, facts: Facts) -> Iterator[Finding]:
