@@ -21,7 +21,8 @@ def command(
     context: typer.Context,
     workdir: WorkdirOf,
     rate: Annotated[
-        str, typer.Argument(metavar="RATE", help="Bytes a second, read and written (50MB, 64MiB); none: as fast as it goes.")
+        str,
+        typer.Argument(metavar="RATE", help="Bytes a second, read and written (50MB, 64MiB); none: no limit."),
     ],
     operations: Annotated[
         float | None, typer.Option("--operations", metavar="N", min=0.1, help="Requests a second at most.")
