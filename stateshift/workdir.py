@@ -62,6 +62,16 @@ class FileLines:
             file.truncate(size)
             os.fsync(file.fileno())
 
+    def replace(self, content: bytes) -> None:
+        temporary = self._path.with_name(f".{self._path.name}.tmp")
+        with _telling(self._path):
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                self._sync(file.fileno())
+            temporary.replace(self._path)
+        _sync_folder(self._path.parent)
+
     def _write(self, descriptor: int, line: bytes) -> None:
         rest = memoryview(line)
         while rest:  # a disk that fills takes a part of it, and complains the next time
@@ -209,6 +219,11 @@ class Workdir:
         with self._whole(f"plans/{number}.json") as file:
             file.write(json.dumps(encoded, ensure_ascii=False) + "\n")
         return str(encoded["fingerprint"])
+
+    def forget_plan(self, number: int) -> None:
+        """One that no record names any more."""
+        with suppress(OSError):
+            (self.path / "plans" / f"{number}.json").unlink(missing_ok=True)
 
     def read_plan(self, number: int, fingerprint: str) -> Plan:
         plan = decode_plan(self.read(f"plans/{number}.json"))

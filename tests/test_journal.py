@@ -11,6 +11,7 @@ from stateshift.journal import (
     PlanFinished,
     Record,
     RollbackStarted,
+    RoundSeen,
     RunFailed,
     RunFinished,
     RunResumed,
@@ -23,6 +24,8 @@ from stateshift.journal import (
     encode_record,
     fold,
 )
+from stateshift.journal.lines import SEEN_KEPT
+from stateshift.survey import Left
 
 WHOLE: tuple[Record, ...] = (
     RunStarted(1.0, "r1", "0.1.0", "abc", ("orders",)),
@@ -50,6 +53,9 @@ class KeptLines:
 
     def cut(self, size: int) -> None:
         self.content = self.content[:size]
+
+    def replace(self, content: bytes) -> None:
+        self.content = content
 
 
 def lines(records: tuple[Record, ...]) -> bytes:
@@ -140,3 +146,35 @@ def test_a_rolled_back_run_says_what_it_had_to_leave() -> None:
     progress = fold(iter(back))
     assert progress.state == "rolled-back"
     assert progress.plans[0].steps["copy/0"].left == ("x: changed",)
+
+
+def test_plans_that_are_forgotten_keep_their_numbers_and_nothing_else() -> None:
+    kept, left = KeptLines(), Left(1, 3, 1, 10, 0.5)
+    journal = Journal(kept)
+    journal.append(RunStarted(1.0, "r1", "0.1", "abc", ("orders",)))
+    for number in range(6):
+        journal.append(PlanAdopted(2.0, number, "orders", "warm", f"f{number}", 1))
+        journal.append(StepStarted(3.0, number, "copy", "copy/0"))
+        journal.append(StepFinished(4.0, number, "copy/0", 1.0, 5, 100, {"files": []}))
+        journal.append(PlanFinished(5.0, number))
+        journal.append(RoundSeen(5.0, "orders", left))
+    journal.forget({1, 2, 4})
+    for progress in (journal.progress, Journal(kept).progress, fold(iter(decode_records(kept.content)[0]))):
+        assert [plan.plan for plan in progress.known] == [0, 3, 5]
+        assert len(progress.plans) == 6
+        assert [plan.fingerprint for plan in progress.plans_of(("orders",))] == ["f0", "f3", "f5"]
+    journal.append(PlanAdopted(6.0, 6, "orders", "warm", "f6", 1))
+    journal.forget({3, 5})
+    again = Journal(kept).progress
+    assert [plan.plan for plan in again.known] == [0, 6] and len(again.plans) == 7
+    assert len(again.seen) == 6
+
+
+def test_looks_of_long_ago_are_forgotten_with_the_plans() -> None:
+    kept = KeptLines()
+    journal = Journal(kept)
+    journal.append(RunStarted(1.0, "r1", "0.1", "abc", ("orders",)))
+    for number in range(3 * SEEN_KEPT):
+        journal.append(RoundSeen(float(number), "orders", Left(number, 3, 1, 10, 0.5)))
+    journal.forget(())
+    assert [seen.left.round for seen in journal.progress.seen] == list(range(2 * SEEN_KEPT, 3 * SEEN_KEPT))

@@ -16,7 +16,7 @@ from stateshift import migration
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
 from stateshift.errors import ClusterError, Interrupted, PlanError, StalePlan, StorageError
 from stateshift.formats.marks import INDEX, RELEASED, WAIT, WAITING, encode_tag, fence_owner, is_meant
-from stateshift.migration import warming
+from stateshift.migration import remembering, warming
 from stateshift.migration.running import Run
 from stateshift.report import Report
 from stateshift.spec import Spec
@@ -306,6 +306,34 @@ def test_a_standby_can_be_started_from_at_any_time_and_is_never_old(tmp_path: Pa
     assert report.state == "finished" and stage.there is not None
 
 
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds are told as one that soon."""
+    monkeypatch.setattr(remembering, "ROUNDS_MAX", 4)
+    monkeypatch.setattr(remembering, "ROUNDS_KEPT", 2)
+
+
+@pytest.mark.usefixtures("forgetful")
+@pytest.mark.parametrize("seed", range(8))
+def test_a_standby_that_is_kept_for_long_takes_no_more_for_it(tmp_path: Path, seed: int) -> None:
+    stage = Standby(tmp_path, seed, 1500)
+    stage.job.moods |= {} if seed % 2 else {"back": 0.0}
+    with pytest.raises(Ended):
+        stage.apply(cutover="never")
+    place, made = stage.ground.workdir(), len([line for line in stage.ground.said if "can be started from" in line])
+    progress = migration.progress_of(place)
+    assert made > 15 and len(progress.plans) > made
+    assert len(list((place.path / "plans").iterdir())) == len(progress.known) < 20
+    stage.looks, stage.look = 10**6, lambda: None  # type: ignore[method-assign]
+    if seed < 4:
+        place.steering.ask_cutover(False)
+        assert stage.ground.resume().state == "finished" and stage.there is not None
+        assert not migration.verify(place, stage.ground.doors).broken
+    stage.ground.rollback(discard_progress=True)
+    assert stage.ground.held(TARGET) == {} and not stage.ground.locks()
+    assert not any(fence_owner(content) for content in stage.ground.held(SOURCE).values())
+
+
 @pytest.mark.parametrize("lost", ["commits", "state/0/0"])
 def test_a_standby_outlives_what_is_lost_at_its_source(tmp_path: Path, lost: str) -> None:
     """The job need not even notice: it keeps its state in memory."""
@@ -386,6 +414,23 @@ class Mortal(Stage):
             return None
         finally:
             self.calls_left, self.gone = None, False
+
+
+@pytest.mark.usefixtures("forgetful")
+@pytest.mark.parametrize("seed", range(20))
+def test_killed_while_many_rounds_are_told_as_one_its_last_state_arrives(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remembering, "ROUNDS_MAX", 1)
+    dice, stage = random.Random(seed), Mortal(tmp_path, seed)
+    stage.job.moods |= {"batch": 0.03}
+    proposal = stage.ground.propose(warm_spec(rounds=6))
+    report = stage.until_killed(dice.randint(100, 900), lambda: stage.ground.apply(proposal))
+    for _ in range(3):
+        report = report or stage.until_killed(dice.randint(1, 900), stage.ground.resume)
+    report = report or stage.ground.resume()
+    assert report.state == "finished" and stage.there is not None
+    assert len(stage.ground.cluster.submissions) == 1
 
 
 @pytest.mark.parametrize("seed", range(40))

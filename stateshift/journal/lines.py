@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import threading
 import zlib
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 from stateshift import plain
 from stateshift.errors import JournalError
 from stateshift.journal.progress import Progress, advance, fold
-from stateshift.journal.records import Record
+from stateshift.journal.records import PlanAdopted, PlansForgotten, Record, RoundSeen
 
 
 def encode_record(record: Record) -> bytes:
@@ -60,6 +61,13 @@ class Lines(Protocol):
         """Drop what lies behind `size`."""
         ...
 
+    def replace(self, content: bytes) -> None:
+        """Hold this instead, all of it or nothing. Durable when it returns."""
+        ...
+
+
+SEEN_KEPT = 64  # looks at jobs that run, of a journal that is written anew
+
 
 class Journal:
     """The journal of one run, held by one process, written by several threads. Reading it changes nothing: a line
@@ -85,6 +93,38 @@ class Journal:
             self._good += len(line)
             self.progress = progress
             return progress
+
+
+    def forget(self, plans: Collection[int]) -> None:
+        """Write it anew without these plans: their numbers stay taken."""
+        with self._lock:
+            records, _ = decode_records(self._lines.read())
+            kept = tuple(_without(records, plans))
+            content = b"".join(map(encode_record, kept))
+            progress = fold(iter(kept))
+            self._lines.replace(content)
+            self._good, self._torn, self.progress = len(content), False, progress
+
+
+def _without(records: Sequence[Record], plans: Collection[int]) -> Iterator[Record]:
+    seen = [record for record in records if isinstance(record, RoundSeen)]
+    old, count, last = set(map(id, seen[:-SEEN_KEPT])), 0, 0.0
+    for record in records:
+        if id(record) in old:
+            continue
+        number = getattr(record, "plan", None)
+        if number in plans:
+            count, last = count + isinstance(record, PlanAdopted), record.at
+            continue
+        if count and isinstance(record, PlanAdopted):
+            yield PlansForgotten(last, count)
+            count = 0
+        if isinstance(record, PlansForgotten):
+            count, last = count + record.count, record.at
+            continue
+        yield record
+    if count:
+        yield PlansForgotten(last, count)
 
 
 def expect_ours(tail: bytes) -> None:

@@ -12,6 +12,7 @@ from stateshift.journal.records import (
     LockTaken,
     PlanAdopted,
     PlanFinished,
+    PlansForgotten,
     PlanUndone,
     Record,
     RollbackRefused,
@@ -65,6 +66,10 @@ class PlanProgress:
         return found is not None and found.state == "finished"
 
 
+FORGOTTEN_MAX = 10_000_000
+FORGOTTEN = PlanProgress(-1, "", "warm", "", 0, 0.0, undone=True)  # keeps a number, and nothing else
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """The fold of a journal."""
@@ -85,6 +90,11 @@ class Progress:
     seen: tuple[RoundSeen, ...] = ()
     steered: tuple[Steered, ...] = ()
     records: int = 0
+
+    @property
+    def known(self) -> list[PlanProgress]:
+        """Its plans, without those that were forgotten."""
+        return [plan for plan in self.plans if plan is not FORGOTTEN]
 
     def plans_of(self, jobs: Collection[str]) -> list[PlanProgress]:
         return [plan for plan in self.plans if plan.job in jobs]
@@ -126,6 +136,9 @@ def advance(progress: Progress, record: Record) -> Progress:
                 source=record.source,
             )  # fmt: skip
             return replace(after, plans=(*progress.plans, adopted))
+        case PlansForgotten():
+            _expect(0 < record.count <= FORGOTTEN_MAX, progress, record)
+            return replace(after, plans=(*progress.plans, *(FORGOTTEN,) * record.count))
         case StepStarted():
             _expect(progress.state == "running" and record.plan < len(progress.plans), progress, record)
             return _with_started(after, record)
@@ -201,7 +214,8 @@ def _step(progress: Progress, plan: int, step: str, record: Record) -> StepProgr
 
 
 def _with_plan(progress: Progress, plan: PlanProgress) -> Progress:
-    return replace(progress, plans=tuple(plan if p.plan == plan.plan else p for p in progress.plans))
+    number, plans = plan.plan, progress.plans
+    return replace(progress, plans=(*plans[:number], plan, *plans[number + 1 :]))
 
 
 def _with_started(progress: Progress, record: StepStarted) -> Progress:

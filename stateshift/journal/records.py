@@ -57,6 +57,16 @@ class PlanAdopted:
 
 
 @dataclass(frozen=True, slots=True)
+class PlansForgotten:
+    """So many plans stood here, one after the other: rounds of a job that is followed for long. What they have brought,
+    a later one answers for."""
+
+    kind: ClassVar[str] = "plans-forgotten"
+    at: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class StepStarted:
     kind: ClassVar[str] = "step-started"
     at: float
@@ -188,6 +198,7 @@ Record = (
     | LockTaken
     | LockReleased
     | PlanAdopted
+    | PlansForgotten
     | StepStarted
     | StepFinished
     | StepUndone

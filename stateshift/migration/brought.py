@@ -23,7 +23,7 @@ Listings = Mapping[str, Mapping[str, FileInfo]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Arrived:
+class Arrived:
     """A file as a step has shown it, and what it looked like when it was there."""
 
     step: BringFiles
@@ -32,12 +32,16 @@ class _Arrived:
     digest: str
     stamp: str
 
+    @property
+    def size(self) -> int:
+        return self.file.size
+
 
 @dataclass
 class Arrivals:
     """All rounds of one job so far, in their order. A later round counts for more than an earlier one."""
 
-    files: dict[tuple[str, str], _Arrived] = field(default_factory=dict)
+    files: dict[tuple[str, str], Arrived] = field(default_factory=dict)
     written: dict[str, set[str]] = field(default_factory=dict)
     chains: list[ShardFiles] = field(default_factory=list)
 
@@ -82,7 +86,7 @@ def _add(found: Arrivals, step: BringFiles, progress: PlanProgress) -> None:
     items = {name: item for item, name in step.named}
     for name, _, digest in evidence["files"]:
         item = items[name]
-        found.files[step.source, item.path] = _Arrived(step, item, name, digest, evidence["stamps"][name])
+        found.files[step.source, item.path] = Arrived(step, item, name, digest, evidence["stamps"][name])
     found.chains += step.shards
 
 
@@ -117,12 +121,12 @@ def _listed(survey: Survey) -> Mapping[str, FileInfo]:
     return {file.path: file for file in survey.files}
 
 
-def _is_as_it_was(one: _Arrived, there: Listings) -> bool:
+def _is_as_it_was(one: Arrived, there: Listings) -> bool:
     now = there.get(one.step.target, {}).get(one.name)
     return now is not None and now.stamp != "" and now.stamp == one.stamp and now.size == one.file.size
 
 
-def _is_ours(one: _Arrived, here: Listings) -> bool:
+def _is_ours(one: Arrived, here: Listings) -> bool:
     listed = here.get(one.step.source, {})
     now = listed.get(one.file.path)
     if now is not None:

@@ -83,7 +83,7 @@ def rollback(workdir: Workdir, doors: Doors, discard_progress: bool = False) -> 
                 if discard_progress and not journal.progress.discard:
                     journal.append(RollbackStarted(doors.clock.now(), discard_progress))
                 return run.back()
-        run.refusing.back(journal.progress.plans, discard_progress)
+        run.refusing.back(journal.progress.known, discard_progress)
         journal.append(RollbackStarted(doors.clock.now(), discard_progress))
         return run.back()
 
@@ -134,7 +134,7 @@ def verify(workdir: Workdir, doors: Doors) -> Verdict:
     followed = {adopted.job for adopted in progress.plans if adopted.purpose in WHILE_IT_RUNS and not adopted.undone}
     notes += [f"{job} is followed while it runs: what has been brought of it was not asked"
               for job in sorted(followed - moved)]  # fmt: skip
-    for adopted in progress.plans:
+    for adopted in progress.known:
         if adopted.purpose in WHILE_IT_RUNS:
             continue  # a later round may have replaced it, or the move removed it: that answers for what it has kept
         plan = workdir.read_plan(adopted.plan, adopted.fingerprint)

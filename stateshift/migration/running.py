@@ -228,8 +228,8 @@ class Run(Halting):
     def back(self) -> Report:
         try:
             # also when this goes on: it may have been moved on in between
-            self.refusing.from_another_run(self.journal.progress.plans)
-            self._undo(self.journal.progress.plans)
+            self.refusing.from_another_run(self.journal.progress.known)
+            self._undo(self.journal.progress.known)
             for name in self.journal.progress.jobs:
                 self._let_go(self._job(name))
             self.journal.append(RunRolledBack(self.doors.clock.now()))
@@ -310,7 +310,7 @@ class Run(Halting):
         the wave that failed."""
         discard = self.spec.on_failure == "discard"
         try:
-            self.refusing.back(self.journal.progress.plans, discard)
+            self.refusing.back(self.journal.progress.known, discard)
         except StateshiftError as refusal:
             self._give_up(wave, error)
             error.hint = f"{error.hint}; the rest was not taken back: {refusal.fact}"

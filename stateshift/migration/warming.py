@@ -22,6 +22,7 @@ from stateshift import executor
 from stateshift.engines.registry import engine
 from stateshift.errors import Interrupted, MissingFile, PlanError, StalePlan, StateshiftError
 from stateshift.journal import PlanProgress, RoundSeen
+from stateshift.migration import remembering
 from stateshift.migration.halting import Halting
 from stateshift.plan import Plan
 from stateshift.spec import JobSpec
@@ -245,6 +246,9 @@ class Warming:
                 kept.append(one)
         for one in kept:
             self._keep(one)
+        for one in worth:
+            if len(self.run.rounds(one.job)) > remembering.ROUNDS_MAX:
+                self.run.remember(one.job, one.facts)
 
     def _is_news(self, one: Seen) -> bool:
         """Whether an image that can be started from is wanted, and this is a later one than what is there."""

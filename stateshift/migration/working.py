@@ -3,15 +3,17 @@ is there now, behind the rounds that it has made."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from stateshift.engines.registry import engine
 from stateshift.errors import StalePlan
-from stateshift.journal import Journal, PlanAdopted, PlanProgress
+from stateshift.journal import Journal, PlanAdopted, PlanFinished, PlanProgress, StepFinished, StepStarted
 from stateshift.migration.brought import Arrivals, arrivals, with_arrivals
 from stateshift.migration.doors import Doors, world_of
 from stateshift.migration.helm import Helm, Telling
 from stateshift.migration.proposing import LOOKS, SECONDS_BETWEEN_LOOKS, Proposal, gather
+from stateshift.migration.remembering import remembered
 from stateshift.plan import WHILE_IT_RUNS, Plan
 from stateshift.spec import JobSpec
 from stateshift.storage.protocol import Storage
@@ -55,6 +57,13 @@ class Working:
         self.journal.append(PlanAdopted(now, number, plan.job, plan.purpose, fingerprint, steps, plan.source))
         return number, plan
 
+    def forget(self, numbers: Collection[int]) -> None:
+        """Plans that another one stands for."""
+        self.journal.forget(numbers)
+        for number in numbers:
+            self._plans.pop(number, None)
+            self.workdir.forget_plan(number)
+
     def plan_of(self, adopted: PlanProgress) -> Plan:
         if adopted.plan not in self._plans:
             self._plans[adopted.plan] = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
@@ -78,8 +87,25 @@ class Working:
         return with_arrivals(replace(facts, target=target, data=there), self._arrivals(job))
 
     def _arrivals(self, job: JobSpec) -> Arrivals:
+        return arrivals(self.while_it_ran(job), self.plan_of)
+
+    def while_it_ran(self, job: JobSpec) -> list[PlanProgress]:
+        """What was carried out meanwhile, and not taken back."""
         plans = self.journal.progress.plans_of((job.name,))
-        return arrivals([p for p in plans if p.purpose in WHILE_IT_RUNS and not p.undone], self.plan_of)
+        return [plan for plan in plans if plan.purpose in WHILE_IT_RUNS and not plan.undone]
+
+    def remember(self, job: JobSpec, facts: Facts) -> None:
+        """So many rounds that they are better told as one."""
+        found = remembered(self.while_it_ran(job), self._arrivals(job), self.with_arrivals(job, facts), self.plan_of)
+        if found is None:
+            return
+        number, _ = self.adopt(found.plan)
+        now, write = self.doors.clock.now, self.journal.append
+        for name, evidence in found.evidence.items():
+            write(StepStarted(now(), number, "copy", name))
+            write(StepFinished(now(), number, name, 0.0, 0, 0, evidence))
+        write(PlanFinished(now(), number))
+        self.forget(found.forgotten)
 
     def same_facts(self, job: JobSpec, proposed: Plan | None) -> Facts:
         """What is there now, if the job is still the one that this was proposed for. One that is followed may be in the

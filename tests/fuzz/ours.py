@@ -66,6 +66,9 @@ class _Held:
     def cut(self, size: int) -> None:
         self.content = self.content[:size]
 
+    def replace(self, content: bytes) -> None:
+        self.content = content
+
 
 def run_journal(data: bytes) -> None:
     """The bytes as a journal; behind a zero byte its records' JSON, one a line, with their checksums made right."""

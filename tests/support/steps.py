@@ -32,6 +32,9 @@ class KeptLines:
     def cut(self, size: int) -> None:
         self.content = self.content[:size]
 
+    def replace(self, content: bytes) -> None:
+        self.content = content
+
 
 class StepClock:
     """Time passes when somebody waits; `on_sleep` is what happens meanwhile."""
