@@ -677,6 +677,26 @@ def test_a_cutover_that_was_told_is_not_asked_for_again(tmp_path: Path, monkeypa
     assert not (stage.ground.workdir().path / "steer" / "cutover").exists()
 
 
+def test_behind_a_stop_that_failed_a_job_is_followed_again(tmp_path: Path) -> None:
+    """It runs on for a night, until somebody resumes."""
+    stage = Stage(tmp_path)
+    stage.job.moods = dict.fromkeys(stage.job.moods, 0.0)
+
+    def late(request: StopRequest) -> None:
+        stage.ground.cluster.run("orders", SOURCE)
+        raise ClusterError("it still runs after 300 s")
+
+    stage.ground.cluster._on_stop = late
+    with pytest.raises(ClusterError):
+        stage.apply()
+    for _ in range(40):
+        stage.job.batch()
+    stage.ground.cluster._on_stop = stage._stop
+    before = stage.job.epoch
+    assert stage.ground.resume().state == "finished" and stage.there is not None
+    assert migration.progress_of(stage.ground.workdir()).seen[-1].left.epoch == before, "looked at before it is stopped"
+
+
 def test_what_is_left_is_told_at_the_pace_that_the_run_is_held_to(tmp_path: Path) -> None:
     told = list[Any]()
     stage = Timed(tmp_path, (1.0, lambda steering: told.append(steering.live())),

@@ -47,8 +47,17 @@ class Halting(Working):
 
     def has_stopped(self, wave: Iterable[JobSpec]) -> bool:
         """Whether some job of the wave has been stopped, or may have been: the others follow it, whatever was to be
-        awaited before."""
-        return any(is_stopping(plan) for plan in self.journal.progress.plans_of(tuple(job.name for job in wave)))
+        awaited before. One that moves alone, and runs on behind a stop that failed, has not."""
+        jobs = tuple(wave)
+        plans = self.journal.progress.plans_of(tuple(job.name for job in jobs))
+        return any(map(is_stopping, plans)) and not (len(jobs) == 1 and self._runs_on(jobs[0], plans))
+
+    def _runs_on(self, job: JobSpec, plans: Iterable[PlanProgress]) -> bool:
+        begun = [step for plan in plans if is_stopping(plan) for step in plan.steps.values() if step.phase != "prepare"]
+        if any(step.state != "started" for step in begun):
+            return False
+        cluster = self.facts_of(job).source_cluster
+        return cluster is not None and cluster.state == "running"
 
     def _reader(self, job: JobSpec, halts: Mapping[str, tuple[int, Plan]]) -> Draining | None:
         """What waits until a job has read all, if it still has to be stopped, and somebody can be asked."""

@@ -33,7 +33,7 @@ from stateshift.journal import (
     WaveGivenUp,
 )
 from stateshift.migration.doors import Doors
-from stateshift.migration.halting import Halting, is_stopping
+from stateshift.migration.halting import Halting
 from stateshift.migration.proposing import Proposal, decode_proposal, refuse
 from stateshift.migration.refusing import FROM_THE_START, CommittedSince, Refusing, is_only_stopped, is_whole
 from stateshift.migration.together import waves
@@ -180,8 +180,7 @@ class Run(Halting):
 
     def _moves_warm(self, job: JobSpec) -> bool:
         """Whether it is still to be followed while it runs: it was not stopped yet, or has been started again."""
-        plans = self.journal.progress.plans_of((job.name,))
-        return self.proposed(job, "warm") is not None and not any(map(is_stopping, plans))
+        return self.proposed(job, "warm") is not None and not self.has_stopped((job,))
 
     def _done(self, job: JobSpec) -> bool:
         last = next(reversed(self.journal.progress.plans_of((job.name,))), None)
