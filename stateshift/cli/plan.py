@@ -73,6 +73,9 @@ def _refuse_output(spec: str, output: str) -> None:
             (Complaint("-o", f"{output} is the file that is read: the plan would take its place"),),
             hint=f"give it another name: -o {shlex.quote(other)}",
         )
+    if os.path.isdir(output):
+        raise SpecError((Complaint("-o", f"{output} is a directory, and a plan is a file"),),
+                        hint=f"-o {shlex.quote(os.path.join(output, 'plan.json'))}")  # fmt: skip
     folder = os.path.dirname(output)
     if folder and not os.path.isdir(folder):
         raise StorageError(f"-o {output}: the directory {folder} is not there", location=output,

@@ -51,7 +51,7 @@ def at(told: Live) -> str:
     """What it is at."""
     where = f"{redact(told.job)}: {told.phase}" if told.phase else "looking"
     if told.paused:
-        return f"{where}, paused (stateshift pause WORKDIR --off)"
+        return f"{where}, paused (`pause --off` lets it go on)"
     if told.waiting:
         return f"{redact(told.job)}: waiting {told.waiting}"
     parts = [f"{number(told.files_done)} of {many(told.files, 'file')}"] if told.files else []

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Collection
 from dataclasses import replace
+from shlex import quote
 
 from stateshift.cli.local import beside, text_of
 from stateshift.cli.units import rate
@@ -54,6 +55,7 @@ def kept_fresh(spec: Spec, only: Collection[str]) -> Spec:
 
 def _text(path: str) -> str:
     if os.path.isdir(path):
-        hint = f"a run is taken up by: stateshift resume {path}"
+        run = os.path.exists(os.path.join(path, "journal"))
+        hint = f"stateshift {'resume' if run else 'inspect'} {quote(path)}"
         raise SpecError((Complaint("", "a directory, and not a spec"),), hint=hint)
     return text_of(path, "name a spec (stateshift schema tells what it holds) or a saved plan")

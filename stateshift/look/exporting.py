@@ -7,7 +7,7 @@ import os
 
 from stateshift.engines.looks import Export, Opening, Wanted
 from stateshift.engines.registry import shown_by
-from stateshift.errors import PlanError
+from stateshift.errors import Complaint, PlanError, SpecError
 from stateshift.spec.location import relation
 from stateshift.storage import locations
 from stateshift.storage.opening import open_patiently
@@ -40,8 +40,8 @@ def _format(to: str) -> str:
         return "jsonl"
     suffix = os.path.splitext(to)[1].lower()
     if suffix not in _SUFFIXES:
-        raise PlanError(
-            f"{to}: the suffix decides the format, and {suffix or 'none'} is none that is known",
+        raise SpecError(
+            (Complaint("--to", f"{to}: the suffix decides the format, and {suffix or 'none'} is none that is known"),),
             hint="name it .parquet, .arrow or .jsonl; - writes JSON lines to stdout",
         )
     return _SUFFIXES[suffix]

@@ -453,6 +453,20 @@ def test_a_journal_that_is_none_of_ours_is_damaged_whoever_asks() -> None:
         assert found.code == 8 and "hint: " in found.err
 
 
+@pytest.mark.parametrize(("argv", "words"), [
+    (("plan", "image"), "stateshift inspect image"),
+    (("plan", "run"), "stateshift resume run"),
+    (("plan", "spec.json", "-o", "image"), "-o image/plan.json"),
+])  # fmt: skip
+def test_a_directory_in_the_place_of_a_file_is_told_with_the_way_out(argv: tuple[str, ...], words: str) -> None:
+    Path("image").mkdir()
+    Path("run").mkdir()
+    (Path("run") / "journal").touch()
+    Path("spec.json").write_text("{}")
+    found = said(*argv)
+    assert found.code == 2 and f"hint: {words}" in found.err
+
+
 # ---- uid, schema
 
 

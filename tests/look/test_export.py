@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stateshift import look
-from stateshift.errors import FormatError, MissingFile, PlanError
+from stateshift.errors import FormatError, MissingFile, PlanError, SpecError
 from stateshift.formats.spark.state_files import Record, encode_delta
 from stateshift.storage.memory import MemoryDisk
 from tests.formats.golden import expected
@@ -140,7 +140,7 @@ def test_what_is_not_there_is_refused_by_name(wanted, said):
 
 def test_a_suffix_that_is_not_known_and_a_file_inside_of_the_checkpoint_are_refused():
     disk = on_a_disk(NEWEST["window-hdfs"])
-    with pytest.raises(PlanError, match=r"\.csv"):
+    with pytest.raises(SpecError, match=r"\.csv"):
         look.export(HERE, "state.csv", None, disk.open)
     with pytest.raises(PlanError, match="inside"):
         look.export(HERE, f"{HERE}/state.parquet", None, disk.open)
