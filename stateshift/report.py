@@ -186,8 +186,9 @@ def _kept(step: StepProgress) -> list[int]:
 def _rounds(progress: Progress, job: str, plans: list[PlanProgress]) -> tuple[RoundReport, ...]:
     """A look behind a round tells what that has left."""
     left = {seen.left.round: seen.left for seen in reversed(progress.seen) if seen.job == job}
-    found = []
+    found, forgotten = [], progress.forgotten.get(job, 0)
     for number, plan in enumerate((plan for plan in plans if plan.purpose == "warm" and plan.steps), 1):
+        number += forgotten if number > 1 else 0  # the first is kept, and the second stands for them
         phase, after = _phase("", list(plan.steps.values()), progress.began), left.get(number)
         rest = (after.files, after.bytes, after.seconds) if after is not None else (None, None, None)
         found.append(RoundReport(number, phase.start, phase.seconds, phase.files, phase.bytes, *rest))
@@ -213,7 +214,8 @@ def _state(plans: Iterable[PlanProgress]) -> str:
 
 def _phases(progress: Progress, plans: list[PlanProgress]) -> tuple[PhaseReport, ...]:
     warm = [plan for plan in plans if plan.purpose == "warm" and plan.steps]
-    found = [_phase(name, steps, progress.began) for name, steps in _bundled(warm)]
+    forgotten = sum(progress.forgotten.get(job, 0) for job in {plan.job for plan in warm})
+    found = [_phase(name, steps, progress.began) for name, steps in _bundled(warm, forgotten)]
     for name in PHASES:
         others = (plan for plan in plans if plan.purpose not in WHILE_IT_RUNS)
         steps = [step for plan in others for step in plan.steps.values() if step.phase == name]
@@ -222,12 +224,12 @@ def _phases(progress: Progress, plans: list[PlanProgress]) -> tuple[PhaseReport,
     return tuple(found)
 
 
-def _bundled(rounds: list[PlanProgress]) -> Iterator[tuple[str, list[StepProgress]]]:
+def _bundled(rounds: list[PlanProgress], forgotten: int) -> Iterator[tuple[str, list[StepProgress]]]:
     """The first round brings most of it; how many there are behind it depends on how long the job was not stopped."""
     if rounds:
         yield "round 1", list(rounds[0].steps.values())
     if len(rounds) > 1:
-        name = "round 2" if len(rounds) == 2 else f"rounds 2-{len(rounds)}"
+        name = "round 2" if len(rounds) == 2 else f"rounds 2-{len(rounds) + forgotten}"
         yield name, [step for plan in rounds[1:] for step in plan.steps.values()]
 
 

@@ -31,7 +31,7 @@ from stateshift.plan import Plan, decode_plan, encode_plan
 from stateshift.steering import Steering
 
 OURS = frozenset({"spec.json", "proposal.json", "journal", "plans", "jobs", "steer", "held", "live.json", "report.json",
-                  "report.html", "fleet.log"})  # fmt: skip
+                  "report.html", "fleet.log", "clusters", "lost+found"})  # fmt: skip
 
 
 class FileLines:

@@ -158,16 +158,17 @@ def test_plans_that_are_forgotten_keep_their_numbers_and_nothing_else() -> None:
         journal.append(StepFinished(4.0, number, "copy/0", 1.0, 5, 100, {"files": []}))
         journal.append(PlanFinished(5.0, number))
         journal.append(RoundSeen(5.0, "orders", left))
-    journal.forget({1, 2, 4})
+    journal.forget({1, 2, 4}, "orders")
     for progress in (journal.progress, Journal(kept).progress, fold(iter(decode_records(kept.content)[0]))):
         assert [plan.plan for plan in progress.known] == [0, 3, 5]
         assert len(progress.plans) == 6
         assert [plan.fingerprint for plan in progress.plans_of(("orders",))] == ["f0", "f3", "f5"]
     journal.append(PlanAdopted(6.0, 6, "orders", "warm", "f6", 1))
-    journal.forget({3, 5})
+    assert journal.progress.forgotten == {"orders": 2}
+    journal.forget({3, 5}, "orders")
     again = Journal(kept).progress
     assert [plan.plan for plan in again.known] == [0, 6] and len(again.plans) == 7
-    assert len(again.seen) == 6
+    assert len(again.seen) == 6 and again.forgotten == {"orders": 3}
 
 
 def test_looks_of_long_ago_are_forgotten_with_the_plans() -> None:
@@ -176,5 +177,5 @@ def test_looks_of_long_ago_are_forgotten_with_the_plans() -> None:
     journal.append(RunStarted(1.0, "r1", "0.1", "abc", ("orders",)))
     for number in range(3 * SEEN_KEPT):
         journal.append(RoundSeen(float(number), "orders", Left(number, 3, 1, 10, 0.5)))
-    journal.forget(())
+    journal.forget((), "orders")
     assert [seen.left.round for seen in journal.progress.seen] == list(range(2 * SEEN_KEPT, 3 * SEEN_KEPT))

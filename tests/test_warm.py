@@ -355,6 +355,16 @@ def test_a_standby_outlives_what_is_lost_at_its_source(tmp_path: Path, lost: str
     assert len(told) == 1 and "the image before it is" in told[0]
 
 
+def test_a_standby_of_a_job_that_never_goes_back_can_be_started_from_all_the_time(tmp_path: Path) -> None:
+    """Also when the commits of the round that has brought a snapshot are gone, as the snapshot is, at the source."""
+    stage = Standby(tmp_path, 3, 1200)
+    stage.job.moods = {"batch": 0.05, "tidy": 0.01, "back": 0.0}
+    with pytest.raises(Ended):
+        stage.apply(cutover="never")
+    assert stage.job.epoch > 50
+    assert not any("has gone back behind" in line for line in stage.ground.said)
+
+
 def test_a_standby_whose_job_goes_back_shows_nothing_until_it_can_be_started_from_again(tmp_path: Path) -> None:
     stage = Standby(tmp_path, 1, 300, at_150=lambda: (stage.job.back(), stage.job.batch(), stage.job.batch())[0])
     stage.job.moods = {"batch": 0.0, "tidy": 0.0, "back": 0.0}
@@ -414,6 +424,32 @@ class Mortal(Stage):
             return None
         finally:
             self.calls_left, self.gone = None, False
+
+
+@pytest.mark.usefixtures("forgetful")
+@pytest.mark.parametrize("keys", [{"rounds": 30}, {"cutover": "told", "until": "remaining < 1ms"}])
+def test_rounds_that_are_remembered_as_one_count_and_leave_nothing(tmp_path: Path, keys: dict[str, Any]) -> None:
+    stage = Stage(tmp_path)
+    stage.job.moods = {"batch": 0.03, "tidy": 0.004, "back": 0.002}
+    looks, sleep = [0], stage.ground.clock.sleep
+
+    def slept(seconds: float) -> None:
+        looks[0] += 1
+        sleep(seconds)
+        if looks[0] == 3000:
+            stage.ground.workdir().steering.ask_cutover(True)
+
+    stage.ground.clock.sleep = slept  # type: ignore[method-assign]
+    report = stage.apply(**keys)
+    assert report.state == "finished" and stage.there is not None
+    progress = migration.progress_of(stage.ground.workdir())
+    assert progress.forgotten["orders"] > 5 and len(progress.known) < 25
+    rounds = report.jobs[0].rounds
+    assert rounds[0].number == 1 and rounds[-1].number == progress.forgotten["orders"] + len(rounds)
+    assert rounds[-1].number >= 30 or "cutover" in keys
+    assert not migration.verify(stage.ground.workdir(), stage.ground.doors).broken
+    stage.ground.rollback(discard_progress=True)
+    assert stage.ground.held(TARGET) == {} and not stage.ground.locks()
 
 
 @pytest.mark.usefixtures("forgetful")
@@ -677,9 +713,11 @@ def test_a_cutover_that_was_told_is_not_asked_for_again(tmp_path: Path, monkeypa
     assert not (stage.ground.workdir().path / "steer" / "cutover").exists()
 
 
-def test_behind_a_stop_that_failed_a_job_is_followed_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [1, 8])
+def test_behind_a_stop_that_failed_a_job_is_followed_again(tmp_path: Path, at_once: int) -> None:
     """It runs on for a night, until somebody resumes."""
     stage = Stage(tmp_path)
+    stage.ground.disk.at_once = at_once
     stage.job.moods = dict.fromkeys(stage.job.moods, 0.0)
 
     def late(request: StopRequest) -> None:

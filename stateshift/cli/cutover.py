@@ -43,7 +43,7 @@ def command(
     status = f"stateshift status {quote(str(place.path))}"
     if not warm:
         raise PlanError('nothing of this run is brought over while it runs ("mode": "warm")', hint=status)
-    if steer.is_halted(progress):
+    if steer.is_halted(progress, place):
         raise PlanError(steer.STOPPED, hint=status)
     place.steering.ask_cutover(now)
     live = place.steering.live() if place.held else None

@@ -40,7 +40,7 @@ def command(
     where = quote(str(place.path))
     if not place.held:
         raise PlanError("nobody is at work on it now: there is nothing to pause", hint=f"stateshift status {where}")
-    if steer.is_halted(progress):
+    if steer.is_halted(progress, place):
         raise PlanError(
             f"{steer.STOPPED}: a pause would keep it down", hint=f"stateshift rollback {where} takes the run back"
         )

@@ -50,9 +50,13 @@ def refuse_over(workdir: Workdir, what: str) -> Progress:
     return progress
 
 
-def is_halted(progress: Progress) -> bool:
-    """Whether every job of the run that was followed has been stopped by now."""
+def is_halted(progress: Progress, workdir: Workdir) -> bool:
+    """Whether every job of the run that was followed has been stopped by now. One that is followed again, behind a stop
+    that failed, has something left."""
     from stateshift import migration
 
+    live = workdir.steering.live() if workdir.held else None
+    if live is not None and live.left:
+        return False
     halted = {plan.job for plan in progress.plans if migration.is_stopping(plan)}
     return all(job in halted for job in progress.jobs)

@@ -59,6 +59,7 @@ class MemoryFlink(MemoryCluster):
         return self._taken(request.tag, request.job_id, take, ends)
 
     def latest_checkpoint(self, job_id: str) -> str | None:
+        """The last one there is, whoever completed it; a job that has ended completes no more."""
         return self.latest
 
     def checkpoint(self, request: CheckpointRequest) -> str:

@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from stateshift.clusters import detached, processes, spark_home
 from stateshift.clusters.hosts import host_of_master
@@ -76,13 +77,16 @@ SUBMIT_OPTIONS = {
 }
 STOP_OPTIONS = {"pid_file": TEXT, "graceful_seconds": SECONDS}
 
+_IN_SPARK = ("spark-internal", "pyspark-shell", "sparkr-shell")  # no files, but classes of Spark's
+
+
 def refuse_missing(given: Mapping[str, Any], pointer: str) -> None:
     """An application that is not there would be found out when the old job has been stopped already."""
     application = str(given["application"])
     scheme, _, rest = application.rpartition(":")
-    if "{" in application or scheme not in ("", "file"):
+    if "{" in application or scheme not in ("", "file") or application in _IN_SPARK:
         return  # told only when it is started; or somewhere else
-    path = Path(str(given.get("cwd") or "."), rest.removeprefix("//"))
+    path = Path(str(given.get("cwd") or "."), unquote(rest.removeprefix("//")) if scheme else rest)
     if not path.is_file():
         raise SpecError((Complaint(f"{pointer}/application", "there is no such file", application,
                                    "a file on this machine, where spark-submit runs"),))  # fmt: skip

@@ -49,7 +49,7 @@ class Engine:
     plan: Callable[[Spec, JobSpec, Facts], tuple[Plan, ...]]
     round: Round
     standby: Callable[[Spec, JobSpec, Facts], Plan]
-    hidden: Callable[[JobSpec, Facts], Plan | None]
+    hidden: Callable[[JobSpec, Facts, Plan], Plan | None]
     identity: Callable[[Facts], str]
     own_part: Callable[[Spec, JobSpec, Survey], Survey]
     misplaced: Callable[[Storage, tuple[FileInfo, ...]], tuple[Finding, ...]]
@@ -92,10 +92,10 @@ def _spark_standby(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     return standby_plan(spec, job, facts)
 
 
-def _spark_hidden(job: JobSpec, facts: Facts) -> Plan | None:
+def _spark_hidden(job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
     from stateshift.engines.spark.planner import hidden_plan
 
-    return hidden_plan(job, facts)
+    return hidden_plan(job, facts, coming)
 
 
 def _spark_identity(facts: Facts) -> str:
@@ -206,7 +206,7 @@ SPARK = Engine(
 )  # fmt: skip
 FLINK = Engine(
     "flink", "_metadata", _flink_survey, lambda storage: None, _flink_plan, _flink_round, _flink_standby,
-    lambda job, facts: None,  # no file of a checkpoint ever gets another's name
+    lambda job, facts, coming: None,  # no file of a checkpoint ever gets another's name
     _flink_identity,
     lambda spec, job, survey: survey, lambda storage, files: (), _flink_transforms, _flink_reader, _flink_looks,
 )  # fmt: skip

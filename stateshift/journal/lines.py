@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
@@ -95,18 +96,18 @@ class Journal:
             return progress
 
 
-    def forget(self, plans: Collection[int]) -> None:
-        """Write it anew without these plans: their numbers stay taken."""
+    def forget(self, plans: Collection[int], job: str) -> None:
+        """Write it anew without these plans: their numbers stay taken. One more of the job's stands for them."""
         with self._lock:
             records, _ = decode_records(self._lines.read())
-            kept = tuple(_without(records, plans))
+            kept = tuple(_without(records, plans, Counter({job: -1})))
             content = b"".join(map(encode_record, kept))
             progress = fold(iter(kept))
             self._lines.replace(content)
             self._good, self._torn, self.progress = len(content), False, progress
 
 
-def _without(records: Sequence[Record], plans: Collection[int]) -> Iterator[Record]:
+def _without(records: Sequence[Record], plans: Collection[int], rounds: Counter[str]) -> Iterator[Record]:
     seen = [record for record in records if isinstance(record, RoundSeen)]
     old, count, last = set(map(id, seen[:-SEEN_KEPT])), 0, 0.0
     for record in records:
@@ -114,17 +115,20 @@ def _without(records: Sequence[Record], plans: Collection[int]) -> Iterator[Reco
             continue
         number = getattr(record, "plan", None)
         if number in plans:
-            count, last = count + isinstance(record, PlanAdopted), record.at
+            if isinstance(record, PlanAdopted):
+                count, last = count + 1, record.at
+                rounds[record.job] += record.purpose == "warm"
             continue
-        if count and isinstance(record, PlanAdopted):
-            yield PlansForgotten(last, count)
-            count = 0
         if isinstance(record, PlansForgotten):
             count, last = count + record.count, record.at
+            rounds.update(record.rounds)
             continue
+        if count and isinstance(record, PlanAdopted):
+            yield PlansForgotten(last, count, dict(rounds))
+            count, rounds = 0, Counter()
         yield record
     if count:
-        yield PlansForgotten(last, count)
+        yield PlansForgotten(last, count, dict(rounds))
 
 
 def expect_ours(tail: bytes) -> None:

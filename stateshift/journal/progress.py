@@ -90,6 +90,7 @@ class Progress:
     seen: tuple[RoundSeen, ...] = ()
     steered: tuple[Steered, ...] = ()
     records: int = 0
+    forgotten: Mapping[str, int] = field(default_factory=dict)  # rounds of each job
 
     @property
     def known(self) -> list[PlanProgress]:
@@ -138,7 +139,9 @@ def advance(progress: Progress, record: Record) -> Progress:
             return replace(after, plans=(*progress.plans, adopted))
         case PlansForgotten():
             _expect(0 < record.count <= FORGOTTEN_MAX, progress, record)
-            return replace(after, plans=(*progress.plans, *(FORGOTTEN,) * record.count))
+            jobs = {*progress.forgotten, *record.rounds}
+            counts = {job: progress.forgotten.get(job, 0) + record.rounds.get(job, 0) for job in jobs}
+            return replace(after, plans=(*progress.plans, *(FORGOTTEN,) * record.count), forgotten=counts)
         case StepStarted():
             _expect(progress.state == "running" and record.plan < len(progress.plans), progress, record)
             return _with_started(after, record)

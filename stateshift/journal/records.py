@@ -58,12 +58,13 @@ class PlanAdopted:
 
 @dataclass(frozen=True, slots=True)
 class PlansForgotten:
-    """So many plans stood here, one after the other: rounds of a job that is followed for long. What they have brought,
-    a later one answers for."""
+    """So many plans stood here, one after the other, among them so many `rounds` of each job. What they have brought, a
+    later one answers for, which brought nothing itself: it stands for one of them."""
 
     kind: ClassVar[str] = "plans-forgotten"
     at: float
     count: int
+    rounds: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from stateshift.migration.draining import Draining, parts, reads_out
 from stateshift.migration.working import Working
 from stateshift.plan import WHILE_IT_RUNS, Plan
 from stateshift.spec import JobSpec
-from stateshift.step import PrepareJob, StopJob
+from stateshift.step import PrepareJob, StopJob, TakeCheckpoint, TakeSavepoint
 
 
 class Halting(Working):
@@ -41,8 +41,9 @@ class Halting(Working):
                         readers[job.name].wait()
                 plans = [halts[job.name] for job in part]
                 executor.execute_together(plans, self.world, self.journal, self.doors.fleet)
+        steps = [step for number, _ in halts.values() for step in self.journal.progress.plans[number].steps.values()]
         if halts:
-            self.telling.down(self.doors.clock.now())
+            self.telling.down(max((step.at + step.seconds for step in steps if step.phase == "halt"), default=None))
         return frozenset(halts)
 
     def has_stopped(self, wave: Iterable[JobSpec]) -> bool:
@@ -53,9 +54,10 @@ class Halting(Working):
         return any(map(is_stopping, plans)) and not (len(jobs) == 1 and self._runs_on(jobs[0], plans))
 
     def _runs_on(self, job: JobSpec, plans: Iterable[PlanProgress]) -> bool:
-        begun = [step for plan in plans if is_stopping(plan) for step in plan.steps.values() if step.phase != "prepare"]
-        if any(step.state != "started" for step in begun):
-            return False
+        for plan in (plan for plan in plans if is_stopping(plan)):
+            steps = (step for step in self.plan_of(plan) if isinstance(step, StopJob | TakeCheckpoint | TakeSavepoint))
+            if plan.purpose != "halt" or any(plan.finished(step.name) for step in steps):
+                return False
         cluster = self.facts_of(job).source_cluster
         return cluster is not None and cluster.state == "running"
 
@@ -80,6 +82,8 @@ class Halting(Working):
     def _halt_of(self, job: JobSpec) -> tuple[int, Plan] | None:
         """The plan that stops the job, where there is one."""
         adopted = self.adopted(job, "halt")
+        if adopted is not None and (again := self.again(*adopted)) is not None:
+            return self.adopt(again)
         if adopted is not None and not self._was_prepared_and_undone(adopted[0]):
             return adopted
         proposed = self.proposed(job, "halt")

@@ -17,7 +17,7 @@ from stateshift.engines.bundles import bundled
 from stateshift.journal import PlanProgress
 from stateshift.migration.brought import Arrivals, arrivals
 from stateshift.plan import Phase, Plan, phases_of
-from stateshift.step import BringFiles, Evidence
+from stateshift.step import BringFiles, Evidence, KeepBrought
 from stateshift.survey import Brought, Facts, ShardFiles
 
 ROUNDS_MAX = 100
@@ -55,6 +55,19 @@ def remembered(
     plan = replace(template, phases=phases_of(Phase("copy", tuple(step for step, _ in steps))), findings=())
     evidence = {step.name: shown for step, shown in steps}
     return Remembered(plan, evidence, frozenset(plan.plan for plan in rounds) - staying)
+
+
+def dropped(left: Iterable[tuple[str, str]]) -> Iterator[KeepBrought]:
+    """What rounds have left at a target, and no image needs."""
+    paths = list(left)
+    for number, target in enumerate(sorted({place for place, _ in paths})):
+        there = tuple(sorted(path for place, path in paths if place == target))
+        yield KeepBrought(f"retire/left-{number}", target, (), there)
+
+
+def due(rounds: int) -> bool:
+    """Whether it is time to try: not behind each round, should there be a reason why it cannot be."""
+    return rounds > ROUNDS_MAX and (rounds - ROUNDS_MAX) % ROUNDS_KEPT == 1
 
 
 def _steps(brought: Mapping[tuple[str, str], Brought], found: Arrivals) -> Iterator[tuple[BringFiles, Evidence]]:

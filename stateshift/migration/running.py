@@ -129,17 +129,18 @@ class Run(Halting):
         warming = Warming(self, warm) if warm and not self.has_stopped(pending) else None
         if warming is not None:
             warming.until_cutover()
+        for job in pending:
+            self.tidy(self.while_it_ran(job))
         halted = self.halt(pending, warming.while_they_stop() if warming is not None else None)
         if any(job.mode == "warm" for job in pending):
             self.helm.steering.heeded("cutover")  # not before: who resumes is not asked again
         adopted = [self.adopted(job, "move", "start") or self._fresh(job, halted, pending) for job in pending]
         plans = [self.adopt(one) if isinstance(one, Plan) else one for one in adopted]
         self._start_again(plans)
-        for job in pending:
-            self._tidy_rounds(job)
         executor.execute_together(plans, self.world, self.journal, self.doors.fleet)
         for job in pending:
             self._let_go(job)
+        self.telling.down(None)
 
     def _start_again(self, plans: list[tuple[int, Plan]]) -> None:
         """A job that an earlier attempt waited for in vain, and that has failed, or that was stopped to be taken back
@@ -169,14 +170,6 @@ class Run(Halting):
                 self.world.transforms.get(step.transform)
             elif isinstance(step, CompareImages) and step.source_shards:
                 self.world.entries.get(step.engine)
-
-    def _tidy_rounds(self, job: JobSpec) -> None:
-        """A round that was cut short is never repeated, but by other rounds: what is left of a file that it was at goes
-        before the image can be seen."""
-        plans = self.journal.progress.plans_of((job.name,))
-        rounds = [plan for plan in plans if plan.purpose in WHILE_IT_RUNS and not plan.undone]
-        if any(step.state == "started" for plan in rounds for step in plan.steps.values()):
-            self.world.storage(job.destination).prune()
 
     def _moves_warm(self, job: JobSpec) -> bool:
         """Whether it is still to be followed while it runs: it was not stopped yet, or has been started again."""

@@ -117,7 +117,7 @@ class Warming:
             bytes_max = min(bytes_max or limit, limit / 2)
         seconds += plan.bytes / bytes_max if bytes_max else 0.0
         seconds += plan.files / files_max if files_max else 0.0
-        return Left(len(rounds), plan.epoch, plan.files, plan.bytes, round(seconds, 3),
+        return Left(self.run.rounds_made(job), plan.epoch, plan.files, plan.bytes, round(seconds, 3),
                     brought_per_second=round(bytes_max, 1) or None)  # fmt: skip
 
     def _written(self, before: list[Seen], left: Left, now: float) -> float | None:
@@ -165,7 +165,7 @@ class Warming:
     def _refuse_hopeless(self, one: Seen, allowed: bool) -> None:
         """A job that writes as fast as it is brought would be followed for ever. Not while nobody wants it stopped."""
         job, left = one.job, one.left
-        if not allowed or left.round == 0:
+        if not allowed or left.round == 0 or (job.rounds is not None and job.until is None):
             return
         rates = f"the job writes {_rate(left.written_per_second)} and {_rate(left.brought_per_second)} are brought"
         fact = f"{job.name}: {left.seconds:.1f} s are left after {left.round} rounds, and {rates}"
@@ -210,7 +210,7 @@ class Warming:
             over.wait(seconds)
 
     def _bring_the_last(self, job: JobSpec, over: threading.Event) -> None:
-        run, number = self.run, len(self.run.rounds(job))
+        run, number = self.run, self.run.rounds_made(job)
         before = self.seen[job.name][-1]
         facts = run.facts_of(job, before=before.facts)
         plan, at = engine(run.spec.engine).round(run.spec, job, facts, stopping=True), runs_at(facts)
@@ -247,7 +247,7 @@ class Warming:
         for one in kept:
             self._keep(one)
         for one in worth:
-            if len(self.run.rounds(one.job)) > remembering.ROUNDS_MAX:
+            if remembering.due(len(self.run.rounds(one.job))):
                 self.run.remember(one.job, one.facts)
 
     def _is_news(self, one: Seen) -> bool:
@@ -274,9 +274,9 @@ class Warming:
 
     def _hide(self, one: Seen) -> None:
         """Where the round would tear the image that is there: none is, until the next one."""
-        if one.job.cutover != NEVER or (plan := engine(self.run.spec.engine).hidden(one.job, one.facts)) is None:
+        name, hidden = one.job.name, engine(self.run.spec.engine).hidden
+        if one.job.cutover != NEVER or (plan := hidden(one.job, one.facts, one.plan)) is None:
             return
-        name = one.job.name
         self.run.say(f"{name}: it has gone back behind what {one.job.destination} can be started from: that is removed")
         executor.execute_together([self.run.adopt(plan)], self.run.world, self.run.journal, self.run.doors.fleet)
         self._kept.pop(name, None)

@@ -3,9 +3,10 @@ is there now, behind the rounds that it has made."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
+from stateshift import executor
 from stateshift.engines.registry import engine
 from stateshift.errors import StalePlan
 from stateshift.journal import Journal, PlanAdopted, PlanFinished, PlanProgress, StepFinished, StepStarted
@@ -13,9 +14,11 @@ from stateshift.migration.brought import Arrivals, arrivals, with_arrivals
 from stateshift.migration.doors import Doors, world_of
 from stateshift.migration.helm import Helm, Telling
 from stateshift.migration.proposing import LOOKS, SECONDS_BETWEEN_LOOKS, Proposal, gather
-from stateshift.migration.remembering import remembered
-from stateshift.plan import WHILE_IT_RUNS, Plan
+from stateshift.migration.remembering import dropped, remembered
+from stateshift.plan import WHILE_IT_RUNS, Phase, Plan, phases_of
 from stateshift.spec import JobSpec
+from stateshift.spec.warm import NEVER
+from stateshift.step import TakeCheckpoint, TakeSavepoint
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Facts, Survey
 from stateshift.workdir import Workdir
@@ -57,9 +60,9 @@ class Working:
         self.journal.append(PlanAdopted(now, number, plan.job, plan.purpose, fingerprint, steps, plan.source))
         return number, plan
 
-    def forget(self, numbers: Collection[int]) -> None:
-        """Plans that another one stands for."""
-        self.journal.forget(numbers)
+    def forget(self, numbers: Collection[int], job: str) -> None:
+        """Plans that another one of the job's stands for."""
+        self.journal.forget(numbers, job)
         for number in numbers:
             self._plans.pop(number, None)
             self.workdir.forget_plan(number)
@@ -69,7 +72,32 @@ class Working:
             self._plans[adopted.plan] = self.workdir.read_plan(adopted.plan, adopted.fingerprint)
         return self._plans[adopted.plan]
 
+    def again(self, number: int, halt: Plan) -> Plan | None:
+        """The halt of a Flink job that was taken back, and so started again under another id: that one is the job now.
+        None of any other."""
+        (step,) = steps if len(steps := tuple(halt)) == 1 else (None,)
+        if not self.journal.progress.plans[number].undone or not isinstance(step, TakeCheckpoint | TakeSavepoint):
+            return None
+        id = self.world.cluster(step.cluster).find(step.tag_again(self.world)).id if step.restart is not None else None
+        if id is None:
+            return None
+        phases = tuple(replace(phase, steps=(replace(step, job_id=id),)) for phase in halt.phases)
+        return replace(halt, phases=phases)
+
+    def as_it_runs(self, job: JobSpec) -> JobSpec:
+        """The job by the id that it has now."""
+        adopted = self.adopted(job, "halt") if job.takes_savepoints and job.flink is not None else None
+        if adopted is None:
+            return job
+        ends = [step for step in self.again(*adopted) or adopted[1] if isinstance(step, TakeCheckpoint | TakeSavepoint)]
+        ids = tuple(step.job_id for step in ends)
+        return replace(job, flink=replace(job.flink, job_ids=ids)) if ids and job.flink is not None else job
+
     # -- what is there
+
+    def rounds_made(self, job: JobSpec) -> int:
+        """Also those that one is remembered for."""
+        return len(self.rounds(job)) + self.journal.progress.forgotten.get(job.name, 0)
 
     def rounds(self, job: JobSpec) -> list[PlanProgress]:
         """Those of this job that count."""
@@ -78,7 +106,8 @@ class Working:
 
     def facts_of(self, job: JobSpec, before: Facts | None = None) -> Facts:
         """What is there now, and what of it rounds have brought. With facts from `before` no cluster is asked."""
-        return gather(self.spec, job, self.doors, self.workdir, arrived=self._arrivals(job), before=before)
+        now = self.as_it_runs(job)
+        return gather(self.spec, now, self.doors, self.workdir, arrived=self._arrivals(job), before=before)
 
     def with_arrivals(self, job: JobSpec, facts: Facts) -> Facts:
         """The same facts, behind a round that was made from them: what that has brought is at the target now."""
@@ -94,18 +123,35 @@ class Working:
         plans = self.journal.progress.plans_of((job.name,))
         return [plan for plan in plans if plan.purpose in WHILE_IT_RUNS and not plan.undone]
 
+    def tidy(self, plans: Iterable[PlanProgress]) -> None:
+        """A round that was cut short is never repeated, but by other rounds: what is left of a file that it was at goes
+        before the image can be seen."""
+        begun = ((plan, {n for n, step in plan.steps.items() if step.state == "started"}) for plan in plans)
+        steps = (step for plan, names in begun if names for step in self.plan_of(plan) if step.name in names)
+        for place in sorted({step.target for step in steps if isinstance(step, executor.WRITERS)}):
+            self.world.storage(place).prune()
+
     def remember(self, job: JobSpec, facts: Facts) -> None:
-        """So many rounds that they are better told as one."""
-        found = remembered(self.while_it_ran(job), self._arrivals(job), self.with_arrivals(job, facts), self.plan_of)
+        """So many rounds that they are better told as one. What lies at the target and is nobody's goes first, unless
+        it may be a part of an image that can be seen."""
+        rounds, facts = self.while_it_ran(job), self.with_arrivals(job, facts)
+        if facts.left and job.cutover != NEVER:
+            phases = phases_of(Phase("retire", tuple(dropped(facts.left))))
+            template = self.plan_of(rounds[-1])
+            tidied = self.adopt(replace(template, purpose="standby", phases=phases, findings=()))
+            executor.execute_together([tidied], self.world, self.journal, self.doors.fleet)
+            facts = replace(facts, left=())
+        found = remembered(rounds, self._arrivals(job), facts, self.plan_of)
         if found is None:
             return
+        self.tidy(plan for plan in rounds if plan.plan in found.forgotten)
         number, _ = self.adopt(found.plan)
         now, write = self.doors.clock.now, self.journal.append
         for name, evidence in found.evidence.items():
             write(StepStarted(now(), number, "copy", name))
             write(StepFinished(now(), number, name, 0.0, 0, 0, evidence))
         write(PlanFinished(now(), number))
-        self.forget(found.forgotten)
+        self.forget(found.forgotten, job.name)
 
     def same_facts(self, job: JobSpec, proposed: Plan | None) -> Facts:
         """What is there now, if the job is still the one that this was proposed for. One that is followed may be in the

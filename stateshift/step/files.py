@@ -80,7 +80,7 @@ class CopyFiles(Bundle):
 
         def copy(one: tuple[FileInfo, str]) -> FileEvidence:
             item, name = one
-            written = _published(target, item) if self.staged else None
+            written = _published(source, target, item) if self.staged else None
             if written is None:
                 new = not may_hold(world, target, name, len(self.items))
                 written = _copy(source, target, item, name, self.keep_times, self.whole, new)
@@ -249,13 +249,15 @@ def _staged(item: FileInfo) -> str:
     return f"{STAGED}/{item.path}"
 
 
-def _published(target: Storage, item: FileInfo) -> FileEvidence | None:
+def _published(source: Storage, target: Storage, item: FileInfo) -> FileEvidence | None:
     """Give what was staged its name; None where it is not there, as in a repeat, or is not what it should be."""
     staged = _staged(item)
     there = target.stat(staged)
     if there is None or there.size != item.size:
         return None
     size, digest = digest_of(target.chunks(staged))
+    if digest_of(reading(source, item)()) != (size, digest):
+        return None
     target.remove(item.path)
     target.move(staged, item.path)
     return FileEvidence(item.path, size, digest)

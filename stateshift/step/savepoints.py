@@ -17,7 +17,6 @@ from typing import Any, ClassVar, cast
 from stateshift.clusters.protocol import (
     CheckpointRequest,
     Gone,
-    JobState,
     SavepointCluster,
     SavepointRequest,
     StopRequest,
@@ -39,8 +38,7 @@ _CHECKPOINT = re.compile(r"/chk-(\d+)/?$")
 
 
 class TakesImage(NoFiles):
-    """What both have in common. A repeat of `run` tells where the image is that the job has ended with. One that was
-    taken back has started the job again, under another id: from then on that is the job."""
+    """What both have in common. A repeat of `run` tells where the image is that the job has ended with."""
 
     __slots__ = ()
     cluster: str
@@ -61,31 +59,28 @@ class TakesImage(NoFiles):
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         """Start the job again from its image, which is left where it is."""
-        cluster, id = _cluster(world, self.cluster), evidence["job_id"] if evidence else self._id(world)
-        if not self.ends or self._state(cluster, id).alive:
+        cluster = _cluster(world, self.cluster)
+        if not self.ends or self._state(cluster).alive:
             return []
         if evidence is None:
             # Begun, and the job does not run: it has ended with this image, or before it was asked to.
             try:
                 evidence = self.run(world)
             except ClusterError as error:
-                return [f"{self.job} ({id}) does not run, and no image of it is known: {error.fact}"]
+                return [f"{self.job} ({self.job_id}) does not run, and no image of it is known: {error.fact}"]
         image = evidence["image"]
         if self.restart is None:
             return [f"{self.job} is stopped: start it again from {image} (no source_submit in the spec)"]
-        again, words = _tag_again(world, id), dict(self.restart)
+        again, words = self.tag_again(world), dict(self.restart)
         cluster.submit(Submission(again, self.job, image, None, words, dict(self.restart_environment)))
         return []
 
-    def _id(self, world: World) -> str:
-        """The job's id now."""
-        cluster, id = _cluster(world, self.cluster), self.job_id
-        while self.restart is not None and (again := cluster.find(_tag_again(world, id)).id) is not None:
-            id = again
-        return id
+    def tag_again(self, world: World) -> str:
+        """Of what the job is started as once its end is taken back."""
+        return f"{tag_of(world, self.job_id)}.restart"
 
-    def _state(self, cluster: SavepointCluster, id: str) -> JobState:
-        return cluster.find_source(StopRequest(self.job, "", options={"job_ids": [id]})).state
+    def _state(self, cluster: SavepointCluster) -> Any:
+        return cluster.find_source(StopRequest(self.job, "", options={"job_ids": [self.job_id]})).state
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +113,18 @@ class TakeSavepoint(TakesImage):
         )
 
     def run(self, world: World) -> Evidence:
-        began, id = world.clock.now(), self._id(world)
+        began = world.clock.now()
         try:
-            image = _cluster(world, self.cluster).savepoint(self._request(world, id))
+            image = _cluster(world, self.cluster).savepoint(self._request(world))
         except Gone as gone:
-            image = self._left_behind(world, id, gone)
-        return {"image": image, "job_id": id, "at": began, "seconds": world.clock.now() - began}
+            image = self._left_behind(world, gone)
+        return {"image": image, "job_id": self.job_id, "at": began, "seconds": world.clock.now() - began}
 
-    def _left_behind(self, world: World, id: str, gone: Gone) -> str:
+    def _left_behind(self, world: World, gone: Gone) -> str:
         """Where the savepoint is that ended the job, by what it says of itself: Flink names its folder after the job,
         and writes its metadata last."""
         storage = world.storage(self.directory)
-        name = re.compile(rf"savepoint-{re.escape(id[:6])}-[0-9a-f]{{12}}/{METADATA}")
+        name = re.compile(rf"savepoint-{re.escape(self.job_id[:6])}-[0-9a-f]{{12}}/{METADATA}")
         found = {file.path: file.modified for file in storage.list() if name.fullmatch(file.path)}
         since = gone.since - CLOCKS_APART
         new = [path for path, modified in found.items() if modified is None or modified >= since]
@@ -138,10 +133,10 @@ class TakeSavepoint(TakesImage):
             raise gone
         return f"{self.directory.rstrip('/')}/{ours[0].rpartition('/')[0]}"
 
-    def _request(self, world: World, id: str) -> SavepointRequest:
+    def _request(self, world: World) -> SavepointRequest:
         return SavepointRequest(
-            tag=tag_of(world, id),  # jobs that divide it take one savepoint, and start it again once
-            job_id=id,
+            tag=tag_of(world, self.job_id),  # jobs that divide it take one savepoint, and start it again once
+            job_id=self.job_id,
             directory=self.directory,
             stop=self.stop,
             cancel=self.cancel,
@@ -173,25 +168,25 @@ class TakeCheckpoint(TakesImage):
         return f"{self.job} ({self.job_id}) on {self.cluster}: complete a checkpoint, and cancel it"
 
     def run(self, world: World) -> Evidence:
-        began, id = world.clock.now(), self._id(world)
-        request, image = CheckpointRequest(tag_of(world, id), id, self.seconds_max), None
+        began = world.clock.now()
+        request, image = CheckpointRequest(tag_of(world, self.job_id), self.job_id, self.seconds_max), None
         try:
             image = _cluster(world, self.cluster).checkpoint(request)
-            image = self._last(world, id, image)
+            image = self._last(world, image)
         except Gone as gone:
             image = _left_whole(world, image or gone.image)
             if image is None:
                 raise
-        return {"image": image, "job_id": id, "at": began, "seconds": world.clock.now() - began}
+        return {"image": image, "job_id": self.job_id, "at": began, "seconds": world.clock.now() - began}
 
-    def _last(self, world: World, id: str, image: str) -> str:
+    def _last(self, world: World, image: str) -> str:
         """What a cluster lists of a job that has ended may be as old as some seconds: where this one is not there, or a
         later one lies beside, it is asked again. One that it never lists was not completed, whatever was written."""
         later, until = later_ones(world, image), world.clock.now() + LISTED_SECONDS_MAX
         while (later or not _is_there(world, image)) and world.clock.now() < until:
             world.check_interrupted()
             world.clock.sleep(0.2)
-            image = _cluster(world, self.cluster).latest_checkpoint(id) or image
+            image = _cluster(world, self.cluster).latest_checkpoint(self.job_id) or image
             later = [one for one in later if number_of(one) > number_of(image)]
         return image
 
@@ -235,11 +230,6 @@ def ended_with(content: bytes) -> bool:
     except FormatError:
         return False
     return properties is not None and properties.name in ENDING
-
-
-def _tag_again(world: World, id: str) -> str:
-    """Of the job that a job was started as once its end was taken back."""
-    return f"{tag_of(world, id)}.restart"
 
 
 def _cluster(world: World, name: str) -> SavepointCluster:

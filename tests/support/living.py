@@ -24,6 +24,8 @@ from tests.support.entries import entries
 
 State = dict[bytes, bytes]
 
+BATCHES_KEPT = 10  # spark.sql.streaming.minBatchesToRetain, which is 100
+
 
 P = ParamSpec("P")
 
@@ -100,6 +102,9 @@ class LivingJob:
             if number < keep:
                 storage.remove(file.path)
         self.snapshots = {v for v in self.snapshots if v >= keep}
+        for file in [*storage.list("commits"), *storage.list("offsets")]:
+            if int(file.path.rpartition("/")[2]) < self.epoch - BATCHES_KEPT:
+                storage.remove(file.path)
 
     @_one_at_a_time
     def back(self) -> None:

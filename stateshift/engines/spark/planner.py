@@ -36,6 +36,7 @@ from stateshift.spec.warm import NEVER
 from stateshift.spec.waves import sharing
 from stateshift.step import (
     AnyStep,
+    BringFiles,
     CompareImages,
     FenceSource,
     KeepBrought,
@@ -99,19 +100,21 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
 
 def _refuse_what_is_not_whole(job: JobSpec, source: Survey) -> None:
     found = (*source.findings, *(finding for image in source.images for finding in image.findings))
-    faults = [finding.message for finding in found if finding.level == "refuse"]
+    faults = [finding.message for finding in found if finding.level == "refuse" and finding.path is not None]
     faults += [f"{image.path or job.name} has no commit" for image in source.images if image.epoch is None]
     if faults:
         raise StalePlan(f"{source.location} cannot be restarted from: {faults[0]}",
                         hint=f"stateshift verify {source.location}")  # fmt: skip
 
 
-def hidden_plan(job: JobSpec, facts: Facts) -> Plan | None:
+def hidden_plan(job: JobSpec, facts: Facts, coming: Plan) -> Plan | None:
     """Before a round writes over files of the image that is there, since its job has gone back behind it and does its
     batches anew: its commits go, so that nobody starts from a mixture of both times."""
     target = facts.target.location
     commits = sorted(path for place, path in facts.left if place == target and layout.is_commit(path))
-    if not facts.past or not commits:
+    steps = (step for step in coming if isinstance(step, BringFiles) and step.target == target)
+    written = {name for step in steps for _, name in step.named}
+    if not commits or not any(place == target and path in written for place, path in facts.past):
         return None
     hide = KeepBrought("retire/hidden", target, (), tuple(commits))
     made = _plan(job, facts, phases_of(Phase("retire", (hide,))), ())

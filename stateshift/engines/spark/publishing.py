@@ -59,7 +59,7 @@ def _published(
         elif path in infos:
             copied.append(infos[path])
         else:  # a listing is not of one moment: the job has planned this batch while the rest was listed
-            raise StalePlan(f"{path} is not listed yet", hint="stateshift resume WORKDIR")
+            raise StalePlan(f"{path} is not listed yet: the job has just planned it", hint="try again in a moment")
     for bundle in bundled(copied):
         yield CopyFiles(next(names), source, target, tuple(bundle), whole=whole, staged=staged)
 

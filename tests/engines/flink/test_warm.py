@@ -336,6 +336,33 @@ def test_what_makes_no_sense_is_refused_by_the_spec(more: dict[str, Any], words:
         spec_of(**more)
 
 
+def test_what_was_taken_back_is_followed_until_somebody_says_so(tmp_path: Path) -> None:
+    class Waits(Exception):
+        pass
+
+    def sleep(seconds: float) -> None:
+        stage.ground.clock.time += seconds
+        if stage.ground.clock.time > until:
+            raise Waits
+
+    stage = Stage(tmp_path)
+    until = stage.ground.clock.time + 10**6
+    stage.ground.clock.sleep = sleep  # type: ignore[method-assign]
+    stage.flink.fail(1)
+    stage.ground.workdir().steering.ask_cutover(True)
+    with pytest.raises(ClusterError, match="refused"):
+        stage.apply(on_failure="finish", cutover="told")
+    [again] = [one for one in stage.flink.jobs if one.status.state.alive]
+    stage.job.running, until = True, stage.ground.clock.time + 100
+    with pytest.raises(Waits):
+        stage.ground.resume()
+    assert [one for one in stage.flink.jobs if one.status.state.alive] == [again]
+    until += 10**6
+    stage.ground.workdir().steering.ask_cutover(True)
+    assert stage.ground.resume().state == "finished"
+    assert [one.location for one in stage.flink.jobs if one.status.state.alive] == [TARGET]
+
+
 def test_what_was_taken_back_moves_with_what_the_old_job_has_done_since(tmp_path: Path) -> None:
     stage = Stage(tmp_path)
     stage.flink.fail(1)

@@ -13,9 +13,11 @@ import pytest
 
 from stateshift.engines.bundles import BYTES_MAX, FILES_MAX, bundled
 from stateshift.engines.spark import layout, survey
+from stateshift.engines.spark.findings import moves
 from stateshift.formats import uid
 from stateshift.formats.marks import INDEX, decode_index, encode_index, fence_text
 from stateshift.plan import Estimate, Plan, decode_plan, encode_plan
+from stateshift.spec import parse_spec
 from stateshift.step import (
     AwaitProgress,
     CompareImages,
@@ -493,6 +495,21 @@ def test_a_job_that_its_cluster_does_not_know_is_doubted(mode: str, age: float, 
     assert not waived.refusals and waived.phases
     (behind,) = plans_of(running_spec(mode=mode), replace(facts, stopped=True))
     assert not [f for f in behind.findings if "stopped" in f.message], "by us, a moment ago"
+
+
+def test_of_jobs_that_share_a_source_the_one_that_is_stopped_is_doubted() -> None:
+    source = surveyed(Checkpoint())
+    source = replace(source, files=tuple(file._replace(modified=999_999.0) for file in source.files))
+    jobs = [
+        {"name": name, "checkpoint_location": SOURCE, "remote_location": f"file:///there/{name}", "operators": [name],
+         "mode": "warm", "source_cluster": "ours", "target_cluster": "ours", "submit": {"command": "go"}}
+        for name in ("first", "second")
+    ]  # fmt: skip
+    clusters = {"ours": {"kind": "command", "find": "f", "submit": "s", "stop": "t"}}
+    spec = parse_spec(json.dumps({"version": 1, "engine": "spark", "clusters": clusters, "jobs": jobs}))
+    facts = facts_of(source, source_cluster=STOPPED)
+    doubted = [bool(list(moves._of_stopping(spec, job, facts))) for job in spec.jobs]
+    assert doubted == [True, False]
 
 
 def test_several_refusals_are_all_told_at_once() -> None:

@@ -20,6 +20,8 @@ from stateshift.engines.spark.naming import directory_of
 from stateshift.engines.spark.places import covered, needed_embedded
 from stateshift.spec import JobSpec, Spec
 from stateshift.spec.location import relation
+from stateshift.spec.warm import NEVER
+from stateshift.spec.waves import sharing
 from stateshift.survey import EmbeddedPath, Facts, Finding, Image
 
 FRESH_SECONDS = 60.0
@@ -29,6 +31,7 @@ def of_move(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
     """Everything worth saying before this job moves."""
     found = [
         *_of_source(job, facts),
+        *_of_stopping(spec, job, facts),
         *_of_target(job, facts),
         *_of_links(job, facts),
         *_of_owners(job, facts),
@@ -102,15 +105,16 @@ def _of_source(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             )
         elif image.epoch is None:
             yield Finding("refuse", f"{name} has not committed a batch yet", hint="let the job finish its first batch")
-    if job.moves and not facts.stopped:
-        yield from _of_stopping(job, facts)
 
 
-def _of_stopping(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+def _of_stopping(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
     """Of a job that is taken to be stopped, though not by this run. One that its cluster does not know may run there
-    under another name, or elsewhere."""
+    under another name, or elsewhere. Of jobs that share a source, one is stopped for all of them."""
     source, cluster = facts.source, facts.source_cluster
-    if cluster is not None and cluster.state != "absent":
+    if not job.moves or facts.stopped or (cluster is not None and cluster.state != "absent"):
+        return
+    first = min((job, *sharing(spec, job)), key=spec.jobs.index)
+    if cluster is not None and (job.cutover == NEVER or job is not first):
         return
     newest = max((file.modified for file in source.files), default=0.0)
     # Younger than now: the clock of whoever writes there is ahead of ours.
