@@ -19,8 +19,8 @@ from stateshift.journal import (
     fold,
 )
 from stateshift.migration.doors import Doors, world_of
-from stateshift.migration.proposing import Proposal, encode_proposal, refuse
-from stateshift.migration.running import Run, proposal_of
+from stateshift.migration.proposing import Proposal, encode_proposal, proposal_of, refuse
+from stateshift.migration.running import Run
 from stateshift.plan import WHILE_IT_RUNS
 from stateshift.report import Report, summarize
 from stateshift.spec import Spec, to_plain_spec

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from stateshift import __version__, lock, plain
 from stateshift.clusters.protocol import Cluster, JobState, JobStatus, RunningJob, StopRequest
 from stateshift.engines.registry import Engine, engine
-from stateshift.errors import Complaint, MissingFile, PlanError, SpecError
+from stateshift.errors import Complaint, JournalError, MissingFile, PlanError, SpecError
 from stateshift.estimating import estimated, probe
 from stateshift.migration import preflight
 from stateshift.migration.brought import Arrivals, with_arrivals
@@ -227,6 +227,19 @@ def propose(spec: Spec, doors: Doors, workdir: Workdir, only: Collection[str] = 
         left = seconds_of(job.until) if any(plan.purpose == "warm" for plan in made) else None
         plans += [replace(plan, estimate=estimated(plan, facts, throttle, left)) for plan in made]
     return Proposal(spec, tuple(plans))
+
+
+def proposal_of(workdir: Workdir) -> Proposal:
+    """What a run carries out. Its plans speak the language of the version that made them."""
+    value = workdir.read("proposal.json")
+    made_by = value.get("stateshift") if isinstance(value, dict) else None
+    try:
+        return decode_proposal(value)
+    except PlanError as error:
+        same = made_by in (None, __version__)
+        again = "restore it from a copy" if same else f"pip install stateshift=={made_by}, then the same command again"
+        where = f"{workdir.path / 'proposal.json'}: {error.fact}"
+        raise JournalError(where, hint=again) from error
 
 
 def jobs_of(spec: Spec, only: Collection[str] = ()) -> tuple[JobSpec, ...]:

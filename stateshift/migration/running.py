@@ -11,10 +11,10 @@ from contextlib import suppress
 from dataclasses import replace
 from shlex import quote
 
-from stateshift import __version__, executor, lock, plain
+from stateshift import executor, lock, plain
 from stateshift.clusters.protocol import JobState
 from stateshift.engines.registry import engine
-from stateshift.errors import Interrupted, JournalError, PlanError, StalePlan, StateshiftError, StorageError
+from stateshift.errors import Interrupted, StalePlan, StateshiftError, StorageError
 from stateshift.journal import (
     Journal,
     LockReleased,
@@ -34,7 +34,7 @@ from stateshift.journal import (
 )
 from stateshift.migration.doors import Doors
 from stateshift.migration.halting import Halting
-from stateshift.migration.proposing import Proposal, decode_proposal, refuse
+from stateshift.migration.proposing import Proposal, proposal_of, refuse
 from stateshift.migration.refusing import FROM_THE_START, CommittedSince, Refusing, is_only_stopped, is_whole
 from stateshift.migration.together import waves
 from stateshift.migration.warming import Warming
@@ -42,7 +42,7 @@ from stateshift.migration.working import stale
 from stateshift.plan import PHASES, WHILE_IT_RUNS, PhaseName, Plan
 from stateshift.report import Report, summarize
 from stateshift.spec import JobSpec
-from stateshift.step import AwaitProgress, CompareImages, FenceSource, MoveFiles, SubmitJob, TransformShard
+from stateshift.step import AwaitProgress, FenceSource, MoveFiles, SubmitJob
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.workdir import Workdir
@@ -52,19 +52,6 @@ OVER = (JobState.FAILED, JobState.ABSENT)
 
 # The phases that fill a target which nobody sees yet.
 WRITING: tuple[PhaseName, ...] = ("copy", "transform", "compare")
-
-
-def proposal_of(workdir: Workdir) -> Proposal:
-    """What a run carries out. Its plans speak the language of the version that made them."""
-    value = workdir.read("proposal.json")
-    made_by = value.get("stateshift") if isinstance(value, dict) else None
-    try:
-        return decode_proposal(value)
-    except PlanError as error:
-        same = made_by in (None, __version__)
-        again = "restore it from a copy" if same else f"pip install stateshift=={made_by}, then the same command again"
-        where = f"{workdir.path / 'proposal.json'}: {error.fact}"
-        raise JournalError(where, hint=again) from error
 
 
 class Run(Halting):
@@ -124,7 +111,7 @@ class Run(Halting):
         for job in pending:
             self._lock(job)
         for job in pending:
-            self._load(job)
+            self.load(job)
         warm = [job for job in pending if self._moves_warm(job)]
         warming = Warming(self, warm) if warm and not self.has_stopped(pending) else None
         if warming is not None:
@@ -162,14 +149,6 @@ class Run(Halting):
                     write(StepUndone(now(), number, step.name, ()))
                 write(StepStarted(now(), number, "submit", step.name, stopped))
                 write(StepFinished(now(), number, step.name, 0.0, 0, 0, step.again(self.world, stopped)))
-
-    def _load(self, job: JobSpec) -> None:
-        """What the job's plans need of its engine, while it still runs: Arrow alone takes a third of a second."""
-        for step in (step for plan in self._proposed(job) for step in plan):
-            if isinstance(step, TransformShard):
-                self.world.transforms.get(step.transform)
-            elif isinstance(step, CompareImages) and step.source_shards:
-                self.world.entries.get(step.engine)
 
     def _moves_warm(self, job: JobSpec) -> bool:
         """Whether it is still to be followed while it runs: it was not stopped yet, or has been started again."""
