@@ -146,6 +146,8 @@ def test_a_full_disk_under_the_document_is_a_storage_error(tmp_path: Path) -> No
 
 def test_a_spec_that_cannot_be_read_is_the_authors_to_correct(tmp_path: Path) -> None:
     assert said("plan", "no-such-file").code == 2
+    assert "stateshift inspect" in said("apply", str(tmp_path), "--yes").err
+    (tmp_path / "journal").touch()
     assert "stateshift resume" in said("apply", str(tmp_path), "--yes").err
 
 
