@@ -185,6 +185,12 @@ class Survey:
     def bytes(self) -> int:
         return sum(file.size for file in self.files)
 
+    @property
+    def damages(self) -> tuple[Finding, ...]:
+        """Files that a restart needs, and that are missing or not what they should be."""
+        found = (*self.findings, *(finding for image in self.images for finding in image.findings))
+        return tuple(one for one in found if one.level == "refuse" and one.path is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:

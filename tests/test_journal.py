@@ -26,6 +26,7 @@ from stateshift.journal import (
 )
 from stateshift.journal.lines import SEEN_KEPT
 from stateshift.survey import Left
+from tests.support.steps import KeptLines
 
 WHOLE: tuple[Record, ...] = (
     RunStarted(1.0, "r1", "0.1.0", "abc", ("orders",)),
@@ -37,25 +38,6 @@ WHOLE: tuple[Record, ...] = (
     PlanFinished(7.0, 0),
     RunFinished(8.0),
 )
-
-
-class KeptLines:
-    """The twin of a journal's file."""
-
-    def __init__(self, content: bytes = b"") -> None:
-        self.content = content
-
-    def read(self) -> bytes:
-        return self.content
-
-    def append(self, line: bytes) -> None:
-        self.content += line
-
-    def cut(self, size: int) -> None:
-        self.content = self.content[:size]
-
-    def replace(self, content: bytes) -> None:
-        self.content = content
 
 
 def lines(records: tuple[Record, ...]) -> bytes:

@@ -178,8 +178,7 @@ def _source(spec: Spec, kind: Engine, job: JobSpec, doors: Doors, workdir: Workd
     for _ in range(LOOKS if job.source_cluster is not None or not job.moves else 0):
         with suppress(MissingFile):
             storage, survey = _source_now(spec, kind, job, doors, workdir)
-            findings = (*survey.findings, *(finding for image in survey.images for finding in image.findings))
-            if not any(finding.level == "refuse" and finding.path is not None for finding in findings):
+            if not survey.damages:
                 return storage, survey
         doors.clock.sleep(SECONDS_BETWEEN_LOOKS)
     try:

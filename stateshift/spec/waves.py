@@ -29,6 +29,11 @@ def sharing(spec: Spec, job: JobSpec) -> tuple[JobSpec, ...]:
     return tuple(other for other in spec.jobs if other is not job and share(job, other))
 
 
+def stopped_for(spec: Spec, job: JobSpec) -> JobSpec:
+    """Whichever of the jobs that share this one's source is stopped, once, for all of them."""
+    return min((job, *sharing(spec, job)), key=spec.jobs.index)
+
+
 def share(job: JobSpec, other: JobSpec) -> bool:
     """Whether both take something out of one source. A savepoint may be started from by any number of jobs; what is
     still to be taken of a running job, is taken once."""

@@ -33,7 +33,7 @@ from stateshift.formats.marks import FOLDER, IDLE
 from stateshift.plan import Phase, Plan, phases_of
 from stateshift.spec import JobSpec, Spec
 from stateshift.spec.warm import NEVER
-from stateshift.spec.waves import sharing
+from stateshift.spec.waves import stopped_for
 from stateshift.step import (
     AnyStep,
     BringFiles,
@@ -99,8 +99,7 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
 
 
 def _refuse_what_is_not_whole(job: JobSpec, source: Survey) -> None:
-    found = (*source.findings, *(finding for image in source.images for finding in image.findings))
-    faults = [finding.message for finding in found if finding.level == "refuse" and finding.path is not None]
+    faults = [finding.message for finding in source.damages]
     faults += [f"{image.path or job.name} has no commit" for image in source.images if image.epoch is None]
     if faults:
         raise StalePlan(f"{source.location} cannot be restarted from: {faults[0]}",
@@ -129,8 +128,7 @@ def _plans(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Plan, ...]:
         return (replace(move_plan(spec, job, facts), provisional=True, facts=identity_of(facts)),)
     if _runs(facts):
         move = replace(move_plan(spec, job, facts), provisional=True, facts=identity_of(facts))
-        first = min((job, *sharing(spec, job)), key=spec.jobs.index)
-        return (halt_plan(spec, job, facts), move) if job is first else (move,)  # what is shared is stopped once
+        return (halt_plan(spec, job, facts), move) if job is stopped_for(spec, job) else (move,)
     return (move_plan(spec, job, facts),)
 
 

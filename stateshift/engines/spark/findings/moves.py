@@ -21,7 +21,7 @@ from stateshift.engines.spark.places import covered, needed_embedded
 from stateshift.spec import JobSpec, Spec
 from stateshift.spec.location import relation
 from stateshift.spec.warm import NEVER
-from stateshift.spec.waves import sharing
+from stateshift.spec.waves import stopped_for
 from stateshift.survey import EmbeddedPath, Facts, Finding, Image
 
 FRESH_SECONDS = 60.0
@@ -113,8 +113,7 @@ def _of_stopping(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[Finding]:
     source, cluster = facts.source, facts.source_cluster
     if not job.moves or facts.stopped or (cluster is not None and cluster.state != "absent"):
         return
-    first = min((job, *sharing(spec, job)), key=spec.jobs.index)
-    if cluster is not None and (job.cutover == NEVER or job is not first):
+    if cluster is not None and (job.cutover == NEVER or job is not stopped_for(spec, job)):
         return
     newest = max((file.modified for file in source.files), default=0.0)
     # Younger than now: the clock of whoever writes there is ahead of ours.
