@@ -95,7 +95,6 @@ class Journal:
             self.progress = progress
             return progress
 
-
     def forget(self, plans: Collection[int], job: str) -> None:
         """Write it anew without these plans: their numbers stay taken. One more of the job's stands for them."""
         with self._lock:

@@ -109,8 +109,7 @@ class Working:
 
     def rounds(self, job: JobSpec) -> list[PlanProgress]:
         """Those of this job that count."""
-        plans = self.journal.progress.plans_of((job.name,))
-        return [plan for plan in plans if plan.purpose == "warm" and not plan.undone]
+        return [plan for plan in self.while_it_ran(job) if plan.purpose == "warm"]
 
     def facts_of(self, job: JobSpec, before: Facts | None = None) -> Facts:
         """What is there now, and what of it rounds have brought. With facts from `before` no cluster is asked."""
