@@ -148,7 +148,8 @@ def _told(failed: RunFailed | WaveGivenUp) -> FailureReport:
 def _job(progress: Progress, name: str) -> JobReport:
     plans = _plans(progress, name)
     phases = _phases(progress, plans)
-    down, down_from, down_at = _downtime([*_halts_of(progress, plans), *plans])
+    halts = _halts_of(progress, plans)
+    down, down_from, down_at = _downtime([*halts, *plans])
     steps = [step for plan in plans for step in plan.steps.values()]
     idle = any(step.evidence and step.evidence.get("idle") for step in steps)
     entries = _entries(steps)
@@ -156,6 +157,8 @@ def _job(progress: Progress, name: str) -> JobReport:
     kept = [size for step in steps if step.state == "finished" for size in _kept(step)]
     rounds = _rounds(progress, name, plans)
     notes = ["the job restored its state and had nothing to read: no batch yet"] if idle else []
+    ended = [step for plan in halts for step in plan.steps.values()] + steps
+    notes += [str(step.evidence["failed"]) for step in ended if step.evidence and "failed" in step.evidence]
     if entries == 0:
         notes.append("the state that was brought here holds no entries")
     return JobReport(

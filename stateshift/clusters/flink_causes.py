@@ -29,8 +29,9 @@ _EMPTY = re.compile(r": (?:[\w$]+\.)+\w*(?:Exception|Error)$|: Caught unexpected
 _FACT_MAX: Final = 500
 
 _DAMAGED = "see what it is: stateshift verify LOCATION"
-# Which operator's, is told by this one; why, by the last.
+# What happened, is told by these; why, by the last.
 _RESTORING: Final = r"Could not restore (?:keyed|operator) state"
+_NOT_ENDED: Final = r"savepoint has been created at"
 _WAYS_OUT: Final = tuple(
     (re.compile(pattern), hint)
     for pattern, hint in {
@@ -83,9 +84,9 @@ _WAYS_OUT: Final = tuple(
             "a task failed or declined while the savepoint was taken: look at the job's exceptions; then: "
             "stateshift resume WORKDIR"
         ),
-        r"savepoint has been created at": (
-            "the job restarts: its savepoint is whole, but what it wrote last may not be committed; take another one: "
-            "stateshift resume WORKDIR"
+        _NOT_ENDED: (
+            "the job has failed for good, and its savepoint is whole: whoever is started from it commits what the job "
+            "wrote last"
         ),
         r"does not support changing the parallelism": (
             "only the adaptive scheduler does (jobmanager.scheduler: adaptive, of the whole cluster); else stop with a "
@@ -138,7 +139,7 @@ def cause_of(told: Any) -> Cause | None:
     known, hint = _known(chain)
     if known is None or ": " not in known:
         return Cause(_last(chain), hint, certain)
-    where = re.search(_RESTORING, known) is not None and known != chain[-1]
+    where = re.search(f"{_RESTORING}|{_NOT_ENDED}", known) is not None and known != chain[-1]
     return Cause(f"{_shown(known).rstrip('.')}: {_shown(chain[-1])}" if where else _shown(known), hint, certain)
 
 

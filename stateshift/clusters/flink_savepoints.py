@@ -6,6 +6,10 @@ A savepoint is asked for under an id that follows from the tag, so that asking a
 that id for five minutes after it is done, and as long as the JobManager lives. Later the savepoint is recognised among
 the job's checkpoints: one below the directory that was asked for, taken since we began; or the one that the job ended
 with. One that failed has had its answer: the next attempt has another id.
+
+A job that is to stop may fail once its savepoint is whole, for it commits what it wrote only then. Flink (since 1.15)
+calls the savepoint a failed one and lets the job fail for good, with an exception that says so: that savepoint is what
+the job ended with, and whoever goes on from it commits the rest.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
 
 _BEGINS, _ENDS = {"INITIALIZING", "CREATED"}, {"FINISHED", "CANCELED", "FAILED"}
+_FAILED_BEHIND_IT = "StopWithSavepointStoppingException"
 
 
 def take_savepoint(
@@ -105,6 +110,11 @@ class _Taking:
         def look() -> str | None:
             told = self.calls.triggered(self.request.job_id, trigger_id(self.request.tag, attempt[0]))
             if told is not None and told.cause is not None:
+                job = self._job()
+                if self.request.stop and job.told in ("FAILING", "FAILED"):
+                    found = self._found(since)
+                    if found is not None or job.told == "FAILING" or self._is_told_later(ended):
+                        return found
                 if asked[0]:
                     raise self._error(f"no savepoint was taken: {told.cause.fact}", told.cause.hint)
                 attempt[0] += 1  # an earlier attempt's: it was told then
@@ -162,16 +172,21 @@ class _Taking:
 
     def _ended_with(self, one: Checkpoint, job: Job, latest: Checkpoint | None) -> bool:
         expected = "FINISHED" if self.request.stop else "CANCELED"
-        return job.told == expected and one == latest and one.sync == self.request.stop
+        last = one == latest and one.sync == self.request.stop
+        return last and (job.told == expected or self._failed_behind_it(job))
+
+    def _failed_behind_it(self, job: Job) -> bool:
+        stacks = self.calls.exceptions(job.id) if self.request.stop and job.told == "FAILED" else []
+        return any(_FAILED_BEHIND_IT in str(one.get("stacktrace")) for one in stacks)
 
     def _ended(self) -> bool | None:
         job = self.calls.job(self.request.job_id)
         if job is None or job.told in ("FINISHED", "CANCELED"):
             return True
-        if job.told == "FAILED":
+        if job.told == "FAILED" and not self._failed_behind_it(job):
             fact = f"{job.name} ({job.id}) failed after its savepoint was taken"
             raise self._error(fact, f"its image is at {self._noted.get('location')}")
-        return None
+        return True if job.told == "FAILED" else None
 
     def _wait(self, look: Callable[[], Any], until: float) -> Any:
         patient = through_outages(look, self.calls.outage_seconds)

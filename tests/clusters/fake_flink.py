@@ -58,7 +58,8 @@ class FakeJob:
 
 @dataclass
 class FakeFlink(StandIn):
-    """`refuses` is why the next run is refused; `fails` are the stacks of the next savepoints that fail; `slow` is how
+    """`refuses` is why the next run is refused; `fails` are the stacks of the next savepoints that fail,
+    `fails_behind` why the next jobs fail that are stopped, once their savepoint is there; `slow` is how
     often a savepoint is asked about before it is done, `lingers` how often its job after that before it has ended.
     `stale` is how often a job's checkpoints are told as they were the first time, `miscounts` how often they are not
     told because somebody else asks as well."""
@@ -74,6 +75,7 @@ class FakeFlink(StandIn):
     triggers: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     refuses: deque[str] = field(default_factory=deque)
     fails: deque[str] = field(default_factory=deque)
+    fails_behind: deque[str] = field(default_factory=deque)
     slow: int = 1
     lingers: int = 2
     takes_jars: bool = True
@@ -272,6 +274,15 @@ class FakeFlink(StandIn):
         directory = body.get("targetDirectory" if stop else "target-directory", "file:/savepoints")
         location = f"{directory.replace('///', '/')}/savepoint-{len(job.made)}"
         job.checkpointed(len(job.made) + 1, location, "SYNC_SAVEPOINT" if stop else "SAVEPOINT", next(self.now))
+        if stop and self.fails_behind:
+            why = self.fails_behind.popleft()
+            package = "org.apache.flink.runtime.scheduler.stopwithsavepoint"
+            said = f"A savepoint has been created at: {location}, but the corresponding job {job.id} failed"
+            told = stack(f"{package}.StopWithSavepointStoppingException: {said}", why)
+            job.exceptions.insert(0, told)
+            job.state, job.lingers, job.ends_as = "FAILING", self.lingers, "FAILED"
+            failed = "java.util.concurrent.CompletionException"
+            return {"failure-cause": {"class": failed, "stack-trace": f"{stack(failed)}\nCaused by: {told}"}}
         if stop or body.get("cancel-job"):
             job.lingers, job.ends_as = self.lingers, "FINISHED" if stop else "CANCELED"
         return {"location": location}

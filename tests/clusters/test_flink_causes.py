@@ -62,6 +62,12 @@ RESTORING = "org.apache.flink.util.FlinkException: Could not restore keyed state
             "The newly requested parallelism 9 exceeds its maximum parallelism 8. The request is incomplete.",
             "repartition",
         ),
+        (
+            stack("x.y.StopWithSavepointStoppingException: A savepoint has been created at: file:/s/1, but the "
+                  "corresponding job failed during stopping.", "java.io.IOException: no broker"),
+            "StopWithSavepointStoppingException: A savepoint has been created at: file:/s/1, but the corresponding "
+            "job failed during stopping: no broker", "its savepoint is whole",
+        ),
         (stack("x.y.OrdersAreClosedException: password=hunter22"), "OrdersAreClosedException: password=***", None),
         ({"errors": ["Not found: /jars"]}, "Not found: /jars", None),
     ],

@@ -178,6 +178,35 @@ def test_completed_with_a_cause_is_a_failure_and_the_next_attempt_asks_anew(
     assert [body["triggerId"] for _, body in server.asked] == [trigger_id(STOP.tag), trigger_id(STOP.tag, 1)]
 
 
+@pytest.mark.parametrize("why", ["java.io.IOException: not committed", EXPIRED.replace("expired", "was declined")])
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_job_that_fails_behind_its_savepoint_has_ended_with_it(
+    server: FakeFlink, job: FakeJob, tmp_path: Path, why: str, forgotten: bool
+) -> None:
+    server.fails_behind.append(why)
+    assert cluster(server, tmp_path).savepoint(STOP) == "file:/savepoints/savepoint-1"
+    assert job.state == "FAILED"
+    if forgotten:
+        server.triggers.clear()
+    assert cluster(server, tmp_path / "another").savepoint(STOP) == "file:/savepoints/savepoint-1"
+    assert cluster(server, tmp_path).savepoint(STOP) == "file:/savepoints/savepoint-1"
+    assert len(server.asked) == 1
+
+
+def test_a_job_that_fails_before_its_savepoint_is_whole_has_ended_with_none(
+    server: FakeFlink, job: FakeJob, tmp_path: Path
+) -> None:
+    server.fails.append("org.apache.flink.runtime.checkpoint.CheckpointException: Task has failed.")
+    job.state, job.exceptions = "FAILED", [EXPIRED]
+    fact = f"orders .* is FAILED, and no savepoint below {STOP.directory} ended it"
+    with pytest.raises(ClusterError, match=fact):
+        cluster(server, tmp_path).savepoint(STOP)
+    job.state = "RUNNING"
+    job.ends_as, job.lingers = "FAILED", 4
+    with pytest.raises(ClusterError, match="no savepoint was taken: Task has failed"):
+        cluster(server, tmp_path).savepoint(STOP)
+
+
 @pytest.mark.parametrize("request_", [STOP, CANCEL, PLAIN], ids=["stop", "cancel", "plain"])
 def test_a_job_on_forst_is_asked_for_no_canonical_savepoint(
     server: FakeFlink, job: FakeJob, tmp_path: Path, request_: SavepointRequest

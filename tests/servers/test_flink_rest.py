@@ -291,6 +291,21 @@ def test_a_job_that_the_jobmanager_forgot_is_unknown_and_its_savepoint_is_not(
         opened(real, tmp_path / "elsewhere").savepoint(request)
 
 
+def test_a_job_that_fails_behind_its_savepoint_has_ended_with_it_and_goes_on_from_it(
+    real: Cluster, flink: FlinkRest, tmp_path: Path
+) -> None:
+    id = begun(flink, counting(real, tmp_path, "--ends", "false"))
+    request = stopping(id, tmp_path)
+    location = flink.savepoint(request)
+    assert real.state(id) == "FAILED"
+    told = flink.find_source(StopRequest("orders", "", options={"job_ids": [id]}))
+    assert told.state is JobState.FAILED and "savepoint has been created at" in str(told.detail)
+    assert opened(real, tmp_path / "elsewhere").savepoint(request) == location
+    id = begun(flink, counting(real, tmp_path, tag="again", at=location))
+    flink.savepoint(stopping(id, tmp_path))
+    assert faults(written(tmp_path), KEYS, 0, len(written(tmp_path))) == []
+
+
 def test_killed_at_any_moment_one_job_runs_and_one_savepoint_is_taken(
     real: Cluster, flink: FlinkRest, tmp_path: Path, seed: int
 ) -> None:

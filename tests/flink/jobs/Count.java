@@ -30,6 +30,7 @@ import org.apache.flink.util.Collector;
  *   --output FOLDER              lines are written to FOLDER/orders/*.txt
  *   --slow-us 0                  how long a count takes: with a fast source, records pile up before it
  *   --payload 0                  so many bytes more for each key
+ *   --ends true                  false: it fails where it is to end, behind its savepoint
  *   --uids true                  false leaves the uids to Flink
  *
  * and what Arguments knows.
@@ -51,7 +52,7 @@ public final class Count {
         Keys keys = new Keys(arguments.text("kind", "string"), arguments.number("keys", 10));
         Counting counting = new Counting(arguments.number("slow-us", 0), (int) arguments.number("payload", 0));
         String output = arguments.text("output", "");
-        Lines lines = new Lines(output.isEmpty() ? "" : output + "/" + name);
+        Lines lines = new Lines(output.isEmpty() ? "" : output + "/" + name, arguments.truth("ends", true));
         DataStream<Long> numbers = null;
         for (String source : arguments.text("sources", name).split(",")) {
             DataStream<Long> one = numbers(env, arguments, source);

@@ -1,5 +1,6 @@
 package jobs;
 
+import java.io.IOException;
 import java.io.OutputStreamWriter;
 import java.io.Writer;
 import java.nio.charset.StandardCharsets;
@@ -12,15 +13,22 @@ import org.apache.flink.util.Collector;
 
 /**
  * Writes each line as it comes to a file of its subtask's own, and passes nothing on. A job that is stopped with a
- * savepoint has then written what is in the savepoint, no more and no less. Without a folder it writes nothing.
+ * savepoint has then written what is in the savepoint, no more and no less. Without a folder it writes nothing. Where it is not to end,
+ * it fails when it is closed, as a sink that cannot commit.
  */
 final class Lines extends ProcessFunction<String, String> {
     private static final long serialVersionUID = 1L;
     private final String folder;
+    private final boolean ends;
     private transient Writer writer;
 
     Lines(String folder) {
+        this(folder, true);
+    }
+
+    Lines(String folder, boolean ends) {
         this.folder = folder;
+        this.ends = ends;
     }
 
     @Override
@@ -41,6 +49,9 @@ final class Lines extends ProcessFunction<String, String> {
     public void close() throws Exception {
         if (writer != null) {
             writer.close();
+        }
+        if (!ends) {
+            throw new IOException("not committed");
         }
     }
 }
