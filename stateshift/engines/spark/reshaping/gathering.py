@@ -89,6 +89,11 @@ class Gathering:
     def _families(self) -> Mapping[str, int]:
         return self.base.families if self.options["provider"] == ROCKSDB else {}
 
+    @property
+    def changes_nothing(self) -> bool:
+        """About any entry of a source: all of them are read as they will be written."""
+        return not (self.options.get("part") or self._evolvers or any(self._framing(one.files) for one in self.sources))
+
     def _framing(self, files: tuple[str, ...]) -> Callable[[str, Block], Block] | None:
         """What changes about a row when the provider does."""
         came = ROCKSDB if any(path.endswith((".zip", ".changelog")) for path in files) else HDFS
