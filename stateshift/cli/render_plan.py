@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from stateshift.cli import as_json_run
 from stateshift.cli.render_findings import findings
 from stateshift.cli.text import Block, Cell, Gap, Line, Table, pairs, section
-from stateshift.cli.units import about, dash, many, number, size
+from stateshift.cli.units import about, dash, many, number, size, span
+from stateshift.spec.warm import NEVER, READY, TOLD, seconds_of
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
     from stateshift.migration import Proposal
     from stateshift.plan import Plan
+    from stateshift.spec import JobSpec
     from stateshift.survey import Finding
 
 
@@ -22,7 +24,7 @@ def proposal(proposed: Proposal, verbose: bool = False) -> Iterator[Block]:
     for number_, plan in enumerate(proposed.plans):
         if number_:
             yield Gap()
-        yield from one_plan(plan, verbose, is_fork(plan, proposed))
+        yield from one_plan(plan, proposed.spec.job(plan.job), verbose)
     together = list(_together(proposed))
     if together:
         yield Gap()
@@ -65,19 +67,19 @@ def brief(proposed: Proposal) -> Iterator[Block]:
     """For who has said yes already: a line a plan, and what should have stopped them."""
     for plan in proposed.plans:
         phases = ", ".join(phase.name for phase in plan.phases) or "nothing"
-        title = _title(plan, is_fork(plan, proposed))
+        title = _title(plan, _is_fork(plan, proposed.spec.job(plan.job)))
         yield Line(f"{title}: {phases} ({many(plan.files, 'file')}, {size(plan.bytes)})", "strong")
     yield from _together(proposed)
     loud = [finding for finding in _findings(proposed.plans) if finding.level != "note"]
     yield from findings(loud)
 
 
-def is_fork(plan: Plan, proposed: Proposal) -> bool:
-    job = proposed.spec.job(plan.job)
+def _is_fork(plan: Plan, job: JobSpec | None) -> bool:
     return plan.purpose == "move" and job is not None and job.mode == "fork"
 
 
-def one_plan(plan: Plan, verbose: bool = False, fork: bool = False) -> Iterator[Block]:
+def one_plan(plan: Plan, job: JobSpec | None, verbose: bool = False) -> Iterator[Block]:
+    fork = _is_fork(plan, job)
     yield Line(_title(plan, fork), "strong")
     if plan.source != plan.target:
         yield pairs(("source", redact(plan.source)), ("target", redact(plan.target)))
@@ -87,6 +89,8 @@ def one_plan(plan: Plan, verbose: bool = False, fork: bool = False) -> Iterator[
         yield Line("the source may run on: what is copied is its newest committed batch at that time", "warn", indent=2)
     elif plan.purpose == "warm":
         yield Line("provisional: the first round, as of now; those behind it bring what the job has added", "warn", 2)
+        if job is not None:
+            yield Line(_stopped(job), indent=2)
     elif plan.provisional:
         yield Line(
             "provisional: the job runs. This is what would move now; it is planned again once the job has stopped,",
@@ -112,6 +116,18 @@ def _title(plan: Plan, fork: bool) -> str:
         "move": f"{move}{at}",
     }
     return f"{plan.job}: {does[plan.purpose]}"
+
+
+def _stopped(job: JobSpec) -> str:
+    """When a job is that is brought over while it runs."""
+    if job.cutover == NEVER:
+        return "the job is not stopped: the target holds an image to start from, until somebody tells it to move"
+    when = f"once what is left would take less than {span(seconds_of(job.until))}"
+    if job.rounds is not None:
+        rounds = many(job.rounds, "round")
+        when = f"after {rounds}" if job.until is None else f"{when}, within {rounds}"
+    told = {READY: "", TOLD: ", when it is told: stateshift cutover WORKDIR"}
+    return f"the job is stopped {when}{told.get(job.cutover, f', between {job.cutover}')}"
 
 
 def _phases(plan: Plan) -> Table:
