@@ -76,8 +76,8 @@ def as_page(every: Every) -> str:
     lines = [title, "", *header(every), "", "![latencies](downtime.png)"]
     for case, found in by_case(every).items():
         query, provider, mb = case
-        sizes = statistics.median(one["state_bytes"] for one in found) / 1e6
-        lines += ["", f"## {NAMES[query].capitalize()}, {PROVIDERS[provider]}, {mb} MB ({sizes:,.0f} MB as files)", ""]
+        name, sizes = NAMES[query], statistics.median(one["state_bytes"] for one in found) / 1e6
+        lines += ["", f"## {name[:1].upper()}{name[1:]}, {PROVIDERS[provider]}, {mb} MB ({sizes:,.0f} MB as files)", ""]
         lines += table(found)
         lines += ["", *(f"* {line}" for line in verdicts(found, mb))]
     lines += ["", *flatness(every), "", *beside(of_moves(every))]
