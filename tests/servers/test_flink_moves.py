@@ -29,6 +29,15 @@ def test_a_running_job_goes_to_another_cluster(ground: Ground) -> None:
     ground.goes_on("orders")
 
 
+def test_a_job_that_fails_when_it_is_stopped_goes_on_elsewhere_and_the_report_says_so(ground: Ground) -> None:
+    spec = ground.spec(ground.job("orders", ground.started("orders", "--ends", "false")))
+    report = ground.applied(spec)
+    assert report["state"] == "finished"
+    (note,) = report["report"]["jobs"][0]["notes"]
+    assert "failed while it was stopped, but its savepoint is whole" in note
+    ground.goes_on("orders")
+
+
 @pytest.mark.row("IF-7", "IF-12")
 def test_two_jobs_become_one(ground: Ground) -> None:
     ids = [ground.started(counter) for counter in ("orders", "payments")]
