@@ -7,6 +7,7 @@
     PATCH /jobs/<id>?mode=cancel                 202, also of one that has ended; 404
     GET   /jobs/<id>/checkpoints                 {"latest": {"completed", "savepoint", "restored"}, "history": [...]}
     GET   /jobs/<id>/checkpoints/config          {"state_backend": "HashMapStateBackend", ...}
+    GET   /jobs/<id>/execution-result            {"job-execution-result": {"failure-cause": {"stack-trace"}}}, once over
     GET   /jobs/<id>/exceptions                  {"exceptionHistory": {"entries": [{"stacktrace", "timestamp"}]}}
     POST  /jobs/<id>/savepoints, /jobs/<id>/stop 202 {"request-id"}; twice with one triggerId: one savepoint
     GET   /jobs/<id>/savepoints/<trigger>        {"status": {"id": "COMPLETED"}, "operation": {"location"} or
@@ -43,6 +44,7 @@ from stateshift.clusters.flink_values import (
     Triggered,
     checkpoints_of,
     job_of,
+    result_of,
     triggered_checkpoint_of,
     triggered_of,
 )
@@ -127,6 +129,11 @@ class FlinkCalls:
         found = [one for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
         first = told.get("root-exception")  # before 2.0, also of one that is not in the history
         return found or ([{"stacktrace": first, "timestamp": told.get("timestamp")}] if first else [])
+
+    def failure(self, id: str) -> Mapping[str, Any]:
+        """What a job has ended with that has failed: which is not always what its history of exceptions has."""
+        with self._read(f"/jobs/{id}/execution-result"):
+            return result_of(self._known_of(id, "execution-result") or {})
 
     def trigger(self, id: str, stop: bool, body: Mapping[str, Any]) -> None:
         self._call("POST", f"/jobs/{id}/{'stop' if stop else 'savepoints'}", json=body)

@@ -31,7 +31,7 @@ _FACT_MAX: Final = 500
 _DAMAGED = "see what it is: stateshift verify LOCATION"
 # What happened, is told by these; why, by the last.
 _RESTORING: Final = r"Could not restore (?:keyed|operator) state"
-_NOT_ENDED: Final = r"savepoint has been created at"
+_FAILED_BEHIND: Final = r"savepoint has been created at"
 _WAYS_OUT: Final = tuple(
     (re.compile(pattern), hint)
     for pattern, hint in {
@@ -84,9 +84,9 @@ _WAYS_OUT: Final = tuple(
             "a task failed or declined while the savepoint was taken: look at the job's exceptions; then: "
             "stateshift resume WORKDIR"
         ),
-        _NOT_ENDED: (
-            "the job has failed for good, and its savepoint is whole: whoever is started from it commits what the job "
-            "wrote last"
+        _FAILED_BEHIND: (
+            "the job has failed for good, and its savepoint is whole: whoever is started from it "
+            '("existing_savepoint_paths") commits what the job wrote last'
         ),
         r"does not support changing the parallelism": (
             "only the adaptive scheduler does (jobmanager.scheduler: adaptive, of the whole cluster); else stop with a "
@@ -139,7 +139,7 @@ def cause_of(told: Any) -> Cause | None:
     known, hint = _known(chain)
     if known is None or ": " not in known:
         return Cause(_last(chain), hint, certain)
-    where = re.search(f"{_RESTORING}|{_NOT_ENDED}", known) is not None and known != chain[-1]
+    where = re.search(f"{_RESTORING}|{_FAILED_BEHIND}", known) is not None and known != chain[-1]
     return Cause(f"{_shown(known).rstrip('.')}: {_shown(chain[-1])}" if where else _shown(known), hint, certain)
 
 

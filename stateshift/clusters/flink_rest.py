@@ -38,7 +38,7 @@ from stateshift.clusters.flink_calls import FlinkCalls
 from stateshift.clusters.flink_checkpoints import end_with_checkpoint, latest_checkpoint
 from stateshift.clusters.flink_jobs import attempts, job_id, log_of, named, running_of, status_of, stillborn_of
 from stateshift.clusters.flink_rescale import rescale
-from stateshift.clusters.flink_savepoints import take_savepoint
+from stateshift.clusters.flink_savepoints import failed_savepoint, take_savepoint
 from stateshift.clusters.flink_submit import SUBMIT_OPTIONS, one_application, read_submit, ready
 from stateshift.clusters.flink_values import Job, is_job_id
 from stateshift.clusters.hosts import host_of
@@ -213,6 +213,9 @@ class FlinkRest:
 
     def savepoint(self, request: SavepointRequest) -> str:
         return take_savepoint(self._calls(None), request, self._notes, self.interrupt)
+
+    def failed_behind(self, request: SavepointRequest) -> str | None:
+        return failed_savepoint(request.tag, self._notes)
 
     def latest_checkpoint(self, job_id: str) -> str | None:
         began, calls = time.time(), self._calls(None)

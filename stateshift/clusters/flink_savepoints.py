@@ -1,6 +1,7 @@
 """Having Flink take a savepoint: once per tag, waited for, and recognised afterwards.
 
-    <state_dir>/<tag>.savepoint.json   {"begun": seconds, "since": the JobManager's time, "location": once it is known}
+    <state_dir>/<tag>.savepoint.json   {"begun": seconds, "since": the JobManager's time, "location": once it is known,
+                                        "failed": why, where the job failed behind it}
 
 A savepoint is asked for under an id that follows from the tag, so that asking again asks for the same one. Flink keeps
 that id for five minutes after it is done, and as long as the JobManager lives. Later the savepoint is recognised among
@@ -8,8 +9,9 @@ the job's checkpoints: one below the directory that was asked for, taken since w
 with. One that failed has had its answer: the next attempt has another id.
 
 A job that is to stop may fail once its savepoint is whole, for it commits what it wrote only then. Flink (since 1.15)
-calls the savepoint a failed one and lets the job fail for good, with an exception that says so: that savepoint is what
-the job ended with, and whoever goes on from it commits the rest.
+calls the savepoint a failed one and lets the job fail for good, with an exception that says so and names it: that is
+what the job ended with, and whoever goes on from it commits the rest. Once the savepoint is forgotten, the job's result
+still tells; its history of exceptions does not, under the adaptive scheduler.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from stateshift.clusters.flink_calls import FlinkCalls
-from stateshift.clusters.flink_values import Checkpoint, Job
+from stateshift.clusters.flink_causes import cause_of
+from stateshift.clusters.flink_values import Checkpoint, Job, failed_behind
 from stateshift.clusters.noted import Notes
 from stateshift.clusters.protocol import Gone, SavepointRequest
 from stateshift.clusters.rest import Unanswered, through_outages
@@ -31,7 +34,6 @@ from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
 
 _BEGINS, _ENDS = {"INITIALIZING", "CREATED"}, {"FINISHED", "CANCELED", "FAILED"}
-_FAILED_BEHIND_IT = "StopWithSavepointStoppingException"
 
 
 def take_savepoint(
@@ -39,6 +41,12 @@ def take_savepoint(
 ) -> str:
     """Its location; with `stop` and `cancel` once the job has ended."""
     return _Taking(calls, request, notes, interrupt).done()
+
+
+def failed_savepoint(request_tag: str, notes: Notes) -> str | None:
+    """Why the job failed behind the savepoint that it was to stop with; None where it did not."""
+    why = (notes.read(_note(request_tag)) or {}).get("failed")
+    return None if why is None else str(why)
 
 
 def trigger_id(tag: str, attempt: int = 0) -> str:
@@ -64,6 +72,10 @@ def cautions(settings: Mapping[str, Any]) -> tuple[str, ...]:
         for key, text in (("unaligned_checkpoints", unaligned), ("state_changelog_enabled", changelog))
         if settings.get(key) is True
     )
+
+
+def _note(tag: str) -> str:
+    return f"{tag}.savepoint"
 
 
 def _parts(location: str) -> tuple[str, str, str]:
@@ -109,12 +121,9 @@ class _Taking:
 
         def look() -> str | None:
             told = self.calls.triggered(self.request.job_id, trigger_id(self.request.tag, attempt[0]))
+            if told is not None and told.location is not None and told.cause is not None:
+                return self._with_failure(told.location, told.cause.fact)
             if told is not None and told.cause is not None:
-                job = self._job()
-                if self.request.stop and job.told in ("FAILING", "FAILED"):
-                    found = self._found(since)
-                    if found is not None or job.told == "FAILING" or self._is_told_later(ended):
-                        return found
                 if asked[0]:
                     raise self._error(f"no savepoint was taken: {told.cause.fact}", told.cause.hint)
                 attempt[0] += 1  # an earlier attempt's: it was told then
@@ -167,23 +176,32 @@ class _Taking:
         ours = [one for one in told.savepoints if lies_below(one.path, self.request.directory)]
         job = self._job()
         if self.ends and job.told in _ENDS:
-            return next((one.path for one in ours if self._ended_with(one, job, told.latest)), None)
+            last = next((one.path for one in ours if self._ended_with(one, job, told.latest)), None)
+            return last or self._failed_behind(job)
         return next((one.path for one in ours if one.triggered >= since), None) if not self.ends else None
 
     def _ended_with(self, one: Checkpoint, job: Job, latest: Checkpoint | None) -> bool:
         expected = "FINISHED" if self.request.stop else "CANCELED"
-        last = one == latest and one.sync == self.request.stop
-        return last and (job.told == expected or self._failed_behind_it(job))
+        return job.told == expected and one == latest and one.sync == self.request.stop
 
-    def _failed_behind_it(self, job: Job) -> bool:
-        stacks = self.calls.exceptions(job.id) if self.request.stop and job.told == "FAILED" else []
-        return any(_FAILED_BEHIND_IT in str(one.get("stacktrace")) for one in stacks)
+    def _failed_behind(self, job: Job) -> str | None:
+        """The savepoint that the job was stopped with, where it has failed instead."""
+        failure = self.calls.failure(job.id) if self.request.stop and job.told == "FAILED" else {}
+        location = failed_behind(failure)
+        cause = cause_of(failure["stack-trace"]) if location is not None else None
+        if location is None or cause is None or not lies_below(location, self.request.directory):
+            return None
+        return self._with_failure(location, cause.fact)
+
+    def _with_failure(self, location: str, why: str) -> str:
+        self.notes.add(self._note, location=location, failed=why)
+        return location
 
     def _ended(self) -> bool | None:
         job = self.calls.job(self.request.job_id)
         if job is None or job.told in ("FINISHED", "CANCELED"):
             return True
-        if job.told == "FAILED" and not self._failed_behind_it(job):
+        if job.told == "FAILED" and not self._noted.get("failed"):
             fact = f"{job.name} ({job.id}) failed after its savepoint was taken"
             raise self._error(fact, f"its image is at {self._noted.get('location')}")
         return True if job.told == "FAILED" else None
@@ -226,7 +244,7 @@ class _Taking:
 
     @property
     def _note(self) -> str:
-        return f"{self.request.tag}.savepoint"
+        return _note(self.request.tag)
 
     @property
     def _noted(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from stateshift.clusters.flink_causes import Cause, cause_of
@@ -27,6 +27,7 @@ _STATES: Final[Mapping[str, JobState]] = {
 }
 _WAITING: Final = frozenset({"CREATED", "SCHEDULED"})
 _ID = re.compile(r"[0-9a-fA-F]{32}")
+_FAILED_BEHIND = re.compile(r"savepoint has been created at: (.+?), but the corresponding job")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,8 @@ class Checkpoints:
 
 @dataclass(frozen=True, slots=True)
 class Triggered:
-    """A savepoint or a checkpoint that was asked for: under way while it has nothing of all that."""
+    """A savepoint or a checkpoint that was asked for: under way while it has nothing of all that. With both a location
+    and a cause it is whole, and its job has failed behind it."""
 
     location: str | None = None
     cause: Cause | None = None
@@ -130,7 +132,18 @@ def triggered_of(told: Mapping[str, Any]) -> Triggered:
     operation = told["operation"]
     if operation.get("failure-cause") is None:
         return Triggered(str(operation["location"]))
-    return _failed(operation["failure-cause"])
+    return replace(_failed(operation["failure-cause"]), location=failed_behind(operation["failure-cause"]))
+
+
+def failed_behind(failure: Mapping[str, Any]) -> str | None:
+    """Where the savepoint is that a job was to stop with, where it failed once that was whole."""
+    found = _FAILED_BEHIND.search(str(failure.get("stack-trace")))
+    return found[1] if found is not None else None
+
+
+def result_of(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What made a job fail; nothing of one that has not."""
+    return (told.get("job-execution-result") or {}).get("failure-cause") or {}
 
 
 def triggered_checkpoint_of(told: Mapping[str, Any]) -> Triggered:

@@ -3,6 +3,7 @@
     cluster = MemoryFlink(take=...)      take(location) puts an image there
     cluster.run("orders", "orders-id")   a job that somebody else started; its id is what it is known by
     lose_savepoints(n)                   the next n savepoints are taken, and the answer is lost
+    fails_behind                         why a job that is to stop fails once its savepoint is whole
     cluster.complete                     () -> where the checkpoint is that the job completes now; `latest` the last one
 
 A job that is restored has completed a checkpoint as soon as somebody asks.
@@ -33,6 +34,7 @@ class MemoryFlink(MemoryCluster):
         self.savepoints: dict[str, str] = {}  # by tag
         self.epoch = 1_000
         self.latest: str | None = None
+        self.fails_behind: str | None = None
         self.complete: Callable[[], str] | None = None
         self._take = take
         self._lost = 0
@@ -55,8 +57,12 @@ class MemoryFlink(MemoryCluster):
             self._take(location)
             return location
 
-        ends = JobState.FINISHED if request.stop or request.cancel else None
+        well = JobState.FAILED if request.stop and self.fails_behind else JobState.FINISHED
+        ends = well if request.stop or request.cancel else None
         return self._taken(request.tag, request.job_id, take, ends)
+
+    def failed_behind(self, request: SavepointRequest) -> str | None:
+        return self.fails_behind if request.stop else None
 
     def latest_checkpoint(self, job_id: str) -> str | None:
         """The last one there is, whoever completed it; a job that has ended completes no more."""

@@ -184,6 +184,10 @@ class SavepointCluster(Cluster, Protocol):
         the cluster did not live to tell it."""
         ...
 
+    def failed_behind(self, request: SavepointRequest) -> str | None:
+        """Why the job failed instead of stopping, where its savepoint was taken and is whole all the same."""
+        ...
+
     def latest_checkpoint(self, job_id: str) -> str | None:
         """Where the last one is that the job has completed; None where there is none, or none that outlives it. `Gone`
         where its cluster was there for that job alone, and does not answer."""

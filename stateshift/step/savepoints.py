@@ -17,8 +17,6 @@ from typing import Any, ClassVar, cast
 from stateshift.clusters.protocol import (
     CheckpointRequest,
     Gone,
-    JobState,
-    JobStatus,
     SavepointCluster,
     SavepointRequest,
     StopRequest,
@@ -66,7 +64,7 @@ class TakesImage(NoFiles):
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
         """Start the job again from its image, which is left where it is."""
         cluster = _cluster(world, self.cluster)
-        if not self.ends or self._status(cluster).state.alive:
+        if not self.ends or self._state(cluster).alive:
             return []
         if evidence is None:
             # Begun, and the job does not run: it has ended with this image, or before it was asked to.
@@ -85,8 +83,8 @@ class TakesImage(NoFiles):
         """Of what the job is started as once its end is taken back."""
         return f"{tag_of(world, self.job_id)}.restart"
 
-    def _status(self, cluster: SavepointCluster) -> JobStatus:
-        return cluster.find_source(StopRequest(self.job, "", options={"job_ids": [self.job_id]}))
+    def _state(self, cluster: SavepointCluster) -> Any:
+        return cluster.find_source(StopRequest(self.job, "", options={"job_ids": [self.job_id]})).state
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +120,7 @@ class TakeSavepoint(TakesImage):
         began, cluster, failed = world.clock.now(), _cluster(world, self.cluster), None
         try:
             image = cluster.savepoint(self._request(world))
-            failed = self._failed_behind_it(cluster)
+            failed = cluster.failed_behind(self._request(world))
         except Gone as gone:
             image = self._left_behind(world, gone)
         told = {"image": image, "job_id": self.job_id, "at": began, "seconds": world.clock.now() - began}
@@ -130,15 +128,6 @@ class TakeSavepoint(TakesImage):
             told["failed"] = _FAILED.format(failed)
             world.meter.say(f"{self.job}: {told['failed']}")
         return told
-
-    def _failed_behind_it(self, cluster: SavepointCluster) -> str | None:
-        """How the job is told to be that was to stop and has failed instead, its savepoint being whole."""
-        if not self.stop:
-            return None
-        with suppress(ClusterError):  # it was only asked for the report
-            status = self._status(cluster)
-            return (status.detail or "failed") if status.state is JobState.FAILED else None
-        return None
 
     def _left_behind(self, world: World, gone: Gone) -> str:
         """Where the savepoint is that ended the job, by what it says of itself: Flink names its folder after the job,

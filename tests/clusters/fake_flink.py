@@ -50,6 +50,7 @@ class FakeJob:
     born: bool = True  # it came as far as having tasks
     lingers: int = 0  # times it is still told to run after it was stopped
     ends_as: str = ""
+    result: str = ""  # the stack that it has failed with
 
     def checkpointed(self, id: int, path: str, kind: str = "CHECKPOINT", triggered: int = 0) -> None:
         self.made.append({"id": id, "status": "COMPLETED", "is_savepoint": kind != "CHECKPOINT",
@@ -213,6 +214,11 @@ class FakeFlink(StandIn):
                 return 200, {"latest": latest, "history": made[::-1]}
             case (_, ["checkpoints", "config"]):
                 return 200, job.settings
+            case (_, ["execution-result"]):
+                failed = {"failure-cause": {"class": "x.Y", "stack-trace": job.result}} if job.result else {}
+                ended = job.state in ENDED
+                status = {"status": {"id": "COMPLETED" if ended else "IN_PROGRESS"}}
+                return 200, {**status, "job-execution-result": {"id": id, **failed} if ended else None}
             case (_, ["exceptions"]):
                 common = {"timestamp": 1795333803008, "taskName": "count (1/2)"}
                 return 200, {"exceptionHistory": {"entries": [{"stacktrace": e, **common} for e in job.exceptions]}}
@@ -279,7 +285,8 @@ class FakeFlink(StandIn):
             package = "org.apache.flink.runtime.scheduler.stopwithsavepoint"
             said = f"A savepoint has been created at: {location}, but the corresponding job {job.id} failed"
             told = stack(f"{package}.StopWithSavepointStoppingException: {said}", why)
-            job.exceptions.insert(0, told)
+            job.exceptions.insert(0, stack(why))  # as the adaptive scheduler has it
+            job.result = told
             job.state, job.lingers, job.ends_as = "FAILING", self.lingers, "FAILED"
             failed = "java.util.concurrent.CompletionException"
             return {"failure-cause": {"class": failed, "stack-trace": f"{stack(failed)}\nCaused by: {told}"}}

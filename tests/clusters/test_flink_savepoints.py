@@ -180,12 +180,16 @@ def test_completed_with_a_cause_is_a_failure_and_the_next_attempt_asks_anew(
 
 @pytest.mark.parametrize("why", ["java.io.IOException: not committed", EXPIRED.replace("expired", "was declined")])
 @pytest.mark.parametrize("forgotten", [False, True])
+@pytest.mark.parametrize("tells_state", [False, True])
 def test_a_job_that_fails_behind_its_savepoint_has_ended_with_it(
-    server: FakeFlink, job: FakeJob, tmp_path: Path, why: str, forgotten: bool
+    server: FakeFlink, job: FakeJob, tmp_path: Path, why: str, forgotten: bool, tells_state: bool
 ) -> None:
+    server.tells_state = tells_state
     server.fails_behind.append(why)
     assert cluster(server, tmp_path).savepoint(STOP) == "file:/savepoints/savepoint-1"
     assert job.state == "FAILED"
+    said = cluster(server, tmp_path).failed_behind(STOP)
+    assert said is not None and why.partition(": ")[2] in said
     if forgotten:
         server.triggers.clear()
     assert cluster(server, tmp_path / "another").savepoint(STOP) == "file:/savepoints/savepoint-1"

@@ -300,10 +300,28 @@ def test_a_job_that_fails_behind_its_savepoint_has_ended_with_it_and_goes_on_fro
     assert real.state(id) == "FAILED"
     told = flink.find_source(StopRequest("orders", "", options={"job_ids": [id]}))
     assert told.state is JobState.FAILED and "savepoint has been created at" in str(told.detail)
-    assert opened(real, tmp_path / "elsewhere").savepoint(request) == location
+    for tag in (request.tag, "another, which Flink was not asked by"):
+        assert opened(real, tmp_path / f"elsewhere-{tag[:7]}").savepoint(replace(request, tag=tag)) == location
     id = begun(flink, counting(real, tmp_path, tag="again", at=location))
     flink.savepoint(stopping(id, tmp_path))
     assert faults(written(tmp_path), KEYS, 0, len(written(tmp_path))) == []
+
+
+def test_a_job_that_fails_behind_its_savepoint_has_ended_with_it_under_the_adaptive_scheduler_too(
+    tmp_path: Path,
+) -> None:
+    """Whose history of exceptions does not have what the job has ended with."""
+    conf = tmp_path / "conf"
+    conf.write_text("jobmanager.scheduler: adaptive\n")
+    with group(tmp_path / "root", "flink-a", STATESHIFT_FLINK_CONF=str(conf)) as servers:
+        real = cluster_of(servers, "flink-a")
+        flink = opened(real, tmp_path / "state")
+        id = begun(flink, counting(real, tmp_path, "--ends", "false"))
+        request = stopping(id, tmp_path)
+        location = flink.savepoint(request)
+        assert real.state(id) == "FAILED" and "not committed" in str(flink.failed_behind(request))
+        other = replace(request, tag="another, which Flink was not asked by")
+        assert opened(real, tmp_path / "elsewhere").savepoint(other) == location
 
 
 def test_killed_at_any_moment_one_job_runs_and_one_savepoint_is_taken(

@@ -4,14 +4,13 @@ answers and kills at every effect. The real thing is in tests/servers/test_flink
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stateshift.clusters.memory_flink import MemoryFlink
-from stateshift.clusters.protocol import Gone, JobState, SavepointRequest
+from stateshift.clusters.protocol import Gone, SavepointRequest
 from stateshift.engines.flink.planner import identity_of
 from stateshift.errors import ClusterError, PlanError, StateshiftError
 from stateshift.formats.uid import flink_operator_id
@@ -67,21 +66,14 @@ def test_a_running_job_ends_with_its_savepoint_and_starts_from_the_new_one(tmp_p
 
 
 def test_a_job_that_fails_behind_its_savepoint_is_moved_and_the_report_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     ground, flink = place(tmp_path)
-    taken = flink.savepoint
-
-    def failing(request: SavepointRequest) -> str:
-        location, job = taken(request), flink.jobs[0]
-        flink.jobs[0] = replace(job, status=replace(job.status, state=JobState.FAILED, detail="failed: no broker"))
-        return location
-
-    monkeypatch.setattr(flink, "savepoint", failing)
+    flink.fails_behind = "no broker"
     report = ground.apply(spec_of())
     assert report.state == "finished" and len(flink.submissions) == 1
     (note,) = report.jobs[0].notes
-    assert "failed while it was stopped, but its savepoint is whole" in note and "(failed: no broker)" in note
+    assert "failed while it was stopped, but its savepoint is whole" in note and "(no broker)" in note
 
 
 def lost_by(flink: MemoryFlink, monkeypatch: pytest.MonkeyPatch, ground: Ground, name: str, case: str = TWO) -> None:

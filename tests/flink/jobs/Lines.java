@@ -13,8 +13,8 @@ import org.apache.flink.util.Collector;
 
 /**
  * Writes each line as it comes to a file of its subtask's own, and passes nothing on. A job that is stopped with a
- * savepoint has then written what is in the savepoint, no more and no less. Without a folder it writes nothing. Where it is not to end,
- * it fails when it is closed, as a sink that cannot commit.
+ * savepoint has then written what is in the savepoint, no more and no less. Without a folder it writes nothing. Where it
+ * is not to end, it fails when it is closed, as a sink that cannot commit.
  */
 final class Lines extends ProcessFunction<String, String> {
     private static final long serialVersionUID = 1L;

@@ -15,12 +15,15 @@ from itertools import chain
 
 from stateshift.engines.spark.entries.settings import ROW_CHECKSUM
 from stateshift.errors import FormatError
-from stateshift.formats.spark.state_files import decode_delta, decode_snapshot, without_row_checksum
+from stateshift.formats.spark.state_files import Record, decode_delta, decode_snapshot, without_row_checksum
 from stateshift.survey import ShardFiles
 from stateshift.world import Read
 
 # Of files, compressed: so many records that columns are made as soon as they are read one by one.
 BYTES = 16 * 1024
+
+# What decompresses to more than this is no little either.
+DECODED_BYTES = 64 * BYTES
 
 WORD = 8  # bytes; rows are whole words, but before 2.3 Spark wrote four bytes too many
 
@@ -59,10 +62,15 @@ def few_rows(begun: Begun, shard: ShardFiles, settings: Mapping[str, str]) -> di
     last = max((at for at, kind in enumerate(kinds) if kind == "snapshot"), default=0)
     if not begun.are_few(shard.files[last:]):
         return None
-    checked, rows = settings.get(ROW_CHECKSUM) == "true", dict[bytes, bytes]()
+    checked, rows, left = settings.get(ROW_CHECKSUM) == "true", dict[bytes, bytes](), DECODED_BYTES
     for path, kind in zip(shard.files[last:], kinds[last:], strict=True):
         try:
-            found = (decode_snapshot if kind == "snapshot" else decode_delta)(begun(path))
+            found = list[Record]()  # the whole file, before anything is said of its checksums
+            for record in (decode_snapshot if kind == "snapshot" else decode_delta)(begun(path)):
+                found.append(record)
+                left -= len(record.key) + len(record.value or b"")
+                if left < 0:
+                    return None
             for key, value, _ in map(without_row_checksum, found) if checked else found:
                 if value is None:
                     rows.pop(key, None)

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from stateshift.engines.spark.entries.few import Begun, few_rows
+from stateshift.engines.spark.entries.few import BYTES, DECODED_BYTES, Begun, few_rows
 from stateshift.engines.spark.entries.folding import folded
+from stateshift.engines.spark.entries.settings import ROW_CHECKSUM
+from stateshift.engines.spark.layout import HDFS
+from stateshift.engines.spark.reshaping.rewrites import rewrite_state
 from stateshift.engines.spark.survey import survey
 from stateshift.errors import FormatError
-from stateshift.formats.spark.state_files import Record, encode_delta
+from stateshift.formats.spark.state_files import (
+    Record,
+    decode_snapshot,
+    encode_delta,
+    with_row_checksum,
+    without_row_checksum,
+)
 from stateshift.survey import ShardFiles
 from tests.engines.spark.golden import NAMES, golden
 
@@ -73,12 +83,44 @@ def test_a_shard_of_more_is_left_to_the_columns_and_its_beginning_is_not_read_ag
         files.read.clear()
 
 
-def test_a_damaged_file_is_told_with_its_name_by_both_ways() -> None:
+def test_little_that_decompresses_to_much_is_left_to_the_columns() -> None:
     files = Files()
+    files.contents["4.delta"] = b"".join(encode_delta([Record(b"two", bytes(2 * DECODED_BYTES))]))
+    begun = Begun(files)
+    assert len(files.contents["4.delta"]) < BYTES and few_rows(begun, SHARD, {}) is None
+    found = dict(record for _, block in folded(begun, SHARD, {}) for record in block.records())
+    assert found == {b"two": bytes(2 * DECODED_BYTES), b"three": b"12345678"}
+
+
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize("size", [8, 400])
+def test_a_compacted_shard_has_the_same_entries_whichever_way_it_was_read(checked: bool, size: int) -> None:
+    """On both sides of how much is little."""
+    dice = random.Random(size)
+    rows = [Record(f"key {number:04}".encode(), dice.randbytes(size)) for number in range(100)]
+    gone = [Record(row.key, None) for row in rows[::3]]
+    changes = [list(map(with_row_checksum, one)) if checked else one for one in (rows, gone)]
+    contents = [b"".join(encode_delta(one)) for one in changes]
+    assert (sum(map(len, contents)) > BYTES) == (size == 400)
+    conf = {ROW_CHECKSUM: "true"} if checked else {}
+    plain = {"operator": "0", "store": "default", "sources": [[0, ["1.delta", "2.delta"]]], "targets": [0]}
+    options = {"pieces": [plain], "settings": conf, "provider": HDFS, "codec": "lz4", "checksums": checked}
+    (made,) = rewrite_state(options, [lambda one=one: iter((one,)) for one in contents])  # type: ignore[misc]
+    for _ in range(2):
+        written = list(decode_snapshot(made()))
+        bare = dict(record[:2] for record in (map(without_row_checksum, written) if checked else written))
+        assert bare == {row.key: row.value for row in rows if row.key not in {one.key for one in gone}}
+
+
+@pytest.mark.parametrize("settings", [{}, {ROW_CHECKSUM: "true"}])
+def test_a_damaged_file_is_told_with_its_name_by_both_ways(settings: dict[str, str]) -> None:
+    """Also where rows have checksums, which would not fit either: the file comes first."""
+    files = Files()
+    files.contents["2.snapshot"] = b"".join(encode_delta(map(with_row_checksum, FILES["2.snapshot"])))
     files.contents["3.delta"] = files.contents["3.delta"][:-5]
     with pytest.raises(FormatError) as few:
-        few_rows(Begun(files), SHARD, {})
+        few_rows(Begun(files), SHARD, settings)
     with pytest.raises(FormatError) as many:
-        list(folded(files, SHARD, {}))
+        list(folded(files, SHARD, settings))
     assert few.value.fact == many.value.fact and few.value.where == many.value.where
     assert few.value.where["path"] == "3.delta"
