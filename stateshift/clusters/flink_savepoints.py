@@ -194,7 +194,7 @@ class _Taking:
         return self._with_failure(location, cause.fact)
 
     def _with_failure(self, location: str, why: str) -> str:
-        self.notes.add(self._note, location=location, failed=why)
+        self.notes.add(self._note, failed=why)
         return location
 
     def _ended(self) -> bool | None:

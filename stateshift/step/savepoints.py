@@ -117,10 +117,10 @@ class TakeSavepoint(TakesImage):
         )
 
     def run(self, world: World) -> Evidence:
-        began, cluster, failed = world.clock.now(), _cluster(world, self.cluster), None
+        began, cluster, request, failed = world.clock.now(), _cluster(world, self.cluster), self._request(world), None
         try:
-            image = cluster.savepoint(self._request(world))
-            failed = cluster.failed_behind(self._request(world))
+            image = cluster.savepoint(request)
+            failed = cluster.failed_behind(request)
         except Gone as gone:
             image = self._left_behind(world, gone)
         told = {"image": image, "job_id": self.job_id, "at": began, "seconds": world.clock.now() - began}
