@@ -52,7 +52,7 @@ def status_of(calls: FlinkCalls, job: Job, stopped: bool) -> JobStatus:
     if job.told in ("RUNNING", "FINISHED", "CREATED", "INITIALIZING"):
         waits = job.told == "RUNNING" and job.state is JobState.QUEUED
         return JobStatus(job.state, job.id, "waits for slots" if waits else None)
-    cause = _cause(calls.exceptions(job.id))
+    cause = _ended_with(calls, job) or _cause(calls.exceptions(job.id))
     return JobStatus(job.state, job.id, job.told.lower() + (f": {cause.fact}" if cause else ""))
 
 
@@ -66,10 +66,15 @@ def stillborn_of(calls: FlinkCalls, id: str) -> ClusterError | None:
 
 
 def log_of(calls: FlinkCalls, id: str) -> str:
-    exceptions = calls.exceptions(id)
+    exceptions = calls.exceptions(id) or _last(calls.failure(id))
     cause = _cause(exceptions)
     lines = [line for one in exceptions[::-1] for line in _told(one)]
     return "\n".join([*lines, f"way out: {cause.hint}"] if cause is not None and cause.hint else lines)
+
+
+def _ended_with(calls: FlinkCalls, job: Job) -> Cause | None:
+    """What has failed it for good: the page of exceptions is seconds old, and not every scheduler puts it there."""
+    return cause_of(calls.failure(job.id).get("stack-trace")) if job.told == "FAILED" else None
 
 
 def _cause(exceptions: Sequence[Mapping[str, Any]]) -> Cause | None:
@@ -77,8 +82,15 @@ def _cause(exceptions: Sequence[Mapping[str, Any]]) -> Cause | None:
     return cause_of(exceptions[0].get("stacktrace")) if exceptions else None
 
 
+def _last(failure: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """A failure as the page of exceptions has one, which does not have it yet."""
+    stack = failure.get("stack-trace")
+    return [{"stacktrace": stack}] if stack else []
+
+
 def _told(exception: Mapping[str, Any]) -> list[str]:
     """When and where, and the stack without its frames."""
-    at = datetime.fromtimestamp(float(exception.get("timestamp") or 0) / 1000, UTC).isoformat(" ", "seconds")
-    return [f"{at} {redact(str(exception.get('taskName') or 'the job'), os.environ)}",
+    at, who = exception.get("timestamp"), redact(str(exception.get("taskName") or "the job"), os.environ)
+    when = f"{datetime.fromtimestamp(float(at) / 1000, UTC).isoformat(' ', 'seconds')} " if at else ""
+    return [f"{when}{who}",
             *(f"  {line}" for line in without_frames(str(exception.get("stacktrace") or "")))]  # fmt: skip

@@ -259,6 +259,21 @@ def test_why_a_job_restarts_over_and_over_is_told_without_secrets_and_frames(ser
     assert "\tat " not in log and "hunter22" not in log
 
 
+def test_what_failed_a_job_for_good_is_told_though_the_page_of_exceptions_does_not_have_it_yet(
+    server: FakeFlink, tmp_path: Path
+) -> None:
+    flink = cluster(server, tmp_path)
+    job = server.jobs[flink.submit(ORDERS)]
+    job.state, job.exceptions = "FAILED", []
+    job.result = stack("org.apache.flink.runtime.client.JobExecutionException: Job execution failed.",
+                       "org.apache.flink.util.StateMigrationException: not compatible, token=hunter22")  # fmt: skip
+    assert flink.find(ORDERS.tag).detail == "failed: StateMigrationException: not compatible, token=***"
+    log = flink.log(ORDERS.tag).splitlines()
+    assert log[0] == "the job" and log[-1].endswith("StateMigrationException: not compatible, token=***")
+    job.exceptions = [stack("java.lang.IllegalStateException: the time before")]
+    assert flink.find(ORDERS.tag).detail == "failed: StateMigrationException: not compatible, token=***"
+
+
 def test_a_job_of_somebody_else_is_found_by_its_id_or_its_name_and_cancelled(server: FakeFlink, tmp_path: Path) -> None:
     ended = server.begin("a" * 32, state="CANCELED")
     running, other = server.begin("b" * 32), server.begin("c" * 32, "clicks")

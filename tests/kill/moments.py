@@ -219,6 +219,9 @@ class DoomedCluster:
     def savepoint(self, request: SavepointRequest) -> str:
         return self._around("savepoint", lambda: cast(SavepointCluster, self._cluster).savepoint(request))
 
+    def failed_behind(self, request: SavepointRequest) -> str | None:
+        return cast(SavepointCluster, self._cluster).failed_behind(request)
+
     def progress(self, tag: str) -> JobProgress:
         return self._around("progress", lambda: cast(SavepointCluster, self._cluster).progress(tag))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -86,6 +87,8 @@ def _be_the_child(scenario: Scenario, verb: str, at: Moment | int | str | None, 
         seen, moments.at = tuple(moments.seen), None
         tell(Outcome(outcome.killed, outcome.report, outcome.error, outcome.exit_code, seen))
         code = 0
+    except Exception:  # a fault of the product or of the test: the parent finds nothing in the pipe
+        traceback.print_exc()
     finally:
         os._exit(code)
 
