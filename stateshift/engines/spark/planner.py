@@ -21,7 +21,7 @@ from stateshift.engines.bundles import PIECES_MAX, Copies, bundled, copies, shar
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings import moves
 from stateshift.engines.spark.places import Rewriting, rewriting_of, with_changes
-from stateshift.engines.spark.publishing import index_step, owners_kept, publish, staged
+from stateshift.engines.spark.publishing import identities, index_step, owners_kept, publish, staged
 from stateshift.engines.spark.reshaping import in_place
 from stateshift.engines.spark.reshaping.files import Reshaping, reshaping_of
 from stateshift.engines.spark.reshaping.log_changes import KEEP
@@ -175,6 +175,7 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     beforehand = bool(facts.brought) or facts.target.traits.get("renames_sooner", False)
     visible = tuple(publish(spec, job, facts, images, reshaping, beforehand))
     first, fenced = tuple(staged(visible)), tuple[AnyStep, ...]()
+    own = tuple(identities(job, facts, images)) if beforehand else ()
     again = _paths(wanted) | {name for step in first for name in step.staged_names}
     if facts.brought:
         # With so little left the fence would take as long as the rest. It is up before anything can be seen, and what
@@ -182,7 +183,7 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
         halt, fenced = Phase("halt", ()), tuple(replace(f, name=f"copy/{_last(f.name)}") for f in halt.steps)
     phases = phases_of(
         halt,
-        Phase("copy", (*fenced, *kept(facts, wanted, again), *first, *copied.steps)),
+        Phase("copy", (*fenced, *kept(facts, wanted, again), *first, *own, *copied.steps)),
         Phase("transform", (*_transforms(rewriting), *reshaping.steps, *_renamed(facts, reshaping, rewriting))),
         Phase("compare", tuple(_compares(job, facts, images, copied, reshaping))),
         Phase("publish", (*visible, *owners_kept(job, facts)), ordered=True),

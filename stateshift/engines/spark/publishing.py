@@ -47,8 +47,8 @@ def _published(
     copied = []
     for image, path in firsts:
         if job.mode == "fork" and path == layout.under(image.path, layout.METADATA):
-            content = json.dumps({"id": _forked_id(image, facts)}, separators=(",", ":"))
-            yield WriteFile.of(next(names), target, path, content.encode())
+            if not staged:
+                yield _identity(next(names), facts, image, path)
         elif path in reshaping.logs:
             change = reshaping.logs[path]
             inputs = change.inputs or (infos[path],)
@@ -72,6 +72,19 @@ def staged(publishing: Iterable[AnyStep]) -> Iterator[StageFiles]:
             yield StageFiles(step.name.replace("publish/", "copy/staged-"), step.source, step.target, step.items)
 
 
+def identities(job: JobSpec, facts: Facts, images: Iterable[Image]) -> Iterator[WriteFile]:
+    """A fork's own ids, where what is published is brought beforehand: alone they make nothing visible."""
+    paths = [(i, layout.under(i.path, layout.METADATA)) for i in images if job.mode == "fork" and i.epoch is not None]
+    for number, (image, path) in enumerate(paths):
+        yield _identity(f"copy/identity-{number}", facts, image, path)
+
+
+def _identity(name: str, facts: Facts, image: Image, path: str) -> WriteFile:
+    """A fork is another query: idempotent sinks must not take it for the first. The same fork gets the same id."""
+    id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{image.identity} {facts.target.location} {image.path}"))
+    return WriteFile.of(name, facts.target.location, path, json.dumps({"id": id}, separators=(",", ":")).encode())
+
+
 def owners_kept(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
     """Last of all, when every file is there, and before a job may want to write beside them."""
     owner, permissions = "owner" in job.keep, "permissions" in job.keep
@@ -79,11 +92,6 @@ def owners_kept(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
     moved += [(a.location, b.location) for data, (a, b) in zip(job.data, facts.data, strict=True) if data.copy]
     for number, (source, target) in enumerate(moved if job.keep else ()):
         yield KeepOwners(f"publish/owners-{number}", source, target, owner, permissions)
-
-
-def _forked_id(image: Image, facts: Facts) -> str:
-    """A fork is another query: idempotent sinks must not take it for the first. The same fork gets the same id."""
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{image.identity} {facts.target.location} {image.path}"))
 
 
 def index_step(spec: Spec, job: JobSpec, facts: Facts) -> Iterator[AnyStep]:

@@ -317,6 +317,18 @@ def test_a_fork_gets_an_id_of_its_own_no_fence_and_leaves_its_source_alone() -> 
     assert all(getattr(step, "target", TARGET) == TARGET for step in plan)
 
 
+def test_where_a_rename_is_sooner_nothing_of_a_fork_is_written_at_its_end() -> None:
+    there = replace(empty(), traits={"renames_sooner": True})
+    plan = plan_of(spec_of(mode="fork"), facts_of(surveyed(Checkpoint()), there))
+    written = next(step for step in plan if isinstance(step, WriteFile))
+    copy, published = plan.phase("copy"), plan.phase("publish")
+    assert copy is not None and published is not None
+    assert written in copy.steps and (written.path, json.loads(written.content)["id"] != QUERY) == ("metadata", True)
+    assert [type(step) for step in published.steps] == [CopyFiles, CopyFiles]
+    assert all(isinstance(step, CopyFiles) and step.staged for step in published.steps)
+    assert "metadata" not in {file.path for step in plan if isinstance(step, CopyFiles) for file in step.items}
+
+
 def test_a_fork_never_stops_its_source() -> None:
     spec = running_spec(mode="fork")
     plans = plans_of(spec, facts_of(surveyed(Checkpoint()), source_cluster=RUNNING))
