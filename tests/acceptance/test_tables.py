@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 from stateshift.formats.blocks import block_of
+from stateshift.formats.rocksdb.manifest import CURRENT, MANIFEST, encode_manifest
+from stateshift.formats.rocksdb.sst_encoding import TableFacts, encode_sst
 from stateshift.formats.sorting import SortedPiles
-from stateshift.formats.spark.manifest import CURRENT, MANIFEST, encode_manifest
-from stateshift.formats.spark.sst_encoding import TableFacts, encode_sst
 from tests.acceptance.support import JOBS, environment, stateshift, write_records
 
 pytestmark = pytest.mark.spark

@@ -14,7 +14,8 @@ import pytest
 
 from stateshift import look
 from stateshift.engines.spark.survey import survey as surveyed
-from stateshift.formats.spark import crc, sst
+from stateshift.formats.rocksdb import sst
+from stateshift.formats.spark import crc
 from stateshift.formats.spark.state_files import Changelog, Record, decode_changelog, encode_changelog
 from stateshift.storage.local import LocalStorage
 from stateshift.storage.memory import MemoryDisk

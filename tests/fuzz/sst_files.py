@@ -4,7 +4,7 @@
     with_checksums(content)            the same table, every block that can be found with the checksum it has now
     data_blocks(content)               the decompressed data blocks of a sound table
 
-Nothing of `formats.spark.sst` is used: a bug in it must not hide itself.
+Nothing of `formats.rocksdb.sst` is used: a bug in it must not hide itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import cramjam
 import xxhash
 
-from stateshift.formats.spark.crc import crc32c, masked_crc32c
+from stateshift.formats.crc32c import crc32c, masked_crc32c
 
 MAGIC = 0x88E241B785F4CFF7
 FOOTER = 53

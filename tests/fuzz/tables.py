@@ -9,8 +9,9 @@ import zipfile
 from collections.abc import Iterator
 from itertools import pairwise
 
-from stateshift.formats.spark import rocksdb, sst
-from stateshift.formats.spark.sst_blocks import decode_sst_blocks
+from stateshift.formats.rocksdb import sst
+from stateshift.formats.rocksdb.sst_blocks import decode_sst_blocks
+from stateshift.formats.spark import rocksdb
 from tests.fuzz import sst_files
 from tests.fuzz.oracles import attempt, records_of, same
 from tests.fuzz.seeds import golden

@@ -27,7 +27,8 @@ from stateshift.engines.spark.entries.encoders import Encoder, decode_key, decod
 from stateshift.engines.spark.survey import survey
 from stateshift.errors import FormatError, JournalError, PlanError, SpecError
 from stateshift.formats import marks
-from stateshift.formats.spark import crc, offsets, operator_metadata, rocksdb, schema, sst, state_files
+from stateshift.formats.rocksdb import sst
+from stateshift.formats.spark import crc, offsets, operator_metadata, rocksdb, schema, state_files
 from stateshift.formats.spark.compression import compress, decompress
 from stateshift.formats.spark.types import ArrayType, Atomic, MapType, StructType, decode_struct
 from stateshift.formats.spark.unsafe_row import decode_row

@@ -15,6 +15,7 @@ from stateshift.engines.spark.entries.rows import RowSchema
 from stateshift.engines.spark.layout import SINK_LOG
 from stateshift.errors import FormatError
 from stateshift.formats import marks
+from stateshift.formats.rocksdb import sst
 from stateshift.formats.spark import (
     commits,
     crc,
@@ -24,7 +25,6 @@ from stateshift.formats.spark import (
     rocksdb,
     schema,
     source_log,
-    sst,
     state_files,
 )
 from stateshift.formats.spark.names import classify

@@ -16,9 +16,8 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import google_crc32c
-
 from stateshift.errors import FormatError
+from stateshift.formats.crc32c import crc32c
 from stateshift.formats.spark.text import decode_object, decode_text, encode_object, number_of
 
 _HADOOP_MAGIC = b"crc\x00"
@@ -46,17 +45,6 @@ class SparkChecksum:
 def crc32(data: bytes) -> int:
     """Hadoop's checksum of a chunk."""
     return zlib.crc32(data)
-
-
-def crc32c(data: bytes, value: int = 0) -> int:
-    """The CRC32C of `data`, continued from `value`; never negative."""
-    return int(google_crc32c.extend(value, bytes(data)))
-
-
-def masked_crc32c(data: bytes, value: int = 0) -> int:
-    """RocksDB's: turned and moved, so that the checksum of bytes with checksums in them stays a good one (crc32c.h)."""
-    value = crc32c(data, value)
-    return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def decode_hadoop_crc(content: bytes) -> HadoopChecksums:

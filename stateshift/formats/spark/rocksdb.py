@@ -27,7 +27,7 @@ from types import MappingProxyType
 from typing import Any
 
 from stateshift.errors import FormatError
-from stateshift.formats.spark.crc import masked_crc32c
+from stateshift.formats.crc32c import masked_crc32c
 from stateshift.formats.spark.text import (
     decode_object,
     decode_text,
@@ -38,7 +38,6 @@ from stateshift.formats.spark.text import (
 )
 
 VERSIONS = (1, 2)
-FIRST_TABLE = 2  # of a database that we make: the number before it is its MANIFEST's
 METADATA = "metadata"
 MEMBERS_MAX = 10_000
 MEMBER_BYTES_MAX = 64 * 1024 * 1024

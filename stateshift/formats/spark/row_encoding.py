@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from stateshift.formats.binaries import edges, joined, lengths, of_width
 from stateshift.formats.blocks import Binary, Block, Ints, binary
+from stateshift.formats.crc32c import crc32c
 from stateshift.formats.spark.compression import compress
-from stateshift.formats.spark.crc import crc32c
 
 _END = (-1).to_bytes(4, "big", signed=True)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 import cramjam
 
 from stateshift.errors import FormatError, UnknownVersion
+from stateshift.formats.snappy import decompressed
 from stateshift.formats.stream import Stream
 
 MAGIC = b"\x82SNAPPY\x00"
@@ -40,17 +41,6 @@ def compress(chunks: Iterable[bytes]) -> Iterator[bytes]:
         del held[:whole]
     if held:
         yield _encode_block(bytes(held))
-
-
-def decompressed(data: bytes, start: int) -> bytes:
-    """One raw snappy block. Its longest copy makes 64 bytes of 3: a claim beyond that is refused."""
-    try:
-        raw = cramjam.snappy.decompress_raw_len(data)
-        if raw > 22 * len(data) + 64:
-            raise FormatError(f"a snappy block of {len(data)} bytes cannot hold {raw}", None, start)
-        return bytes(cramjam.snappy.decompress_raw(data))
-    except cramjam.DecompressionError as error:
-        raise FormatError("a snappy block is damaged", None, start) from error
 
 
 def _read_header(stream: Stream) -> None:

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from stateshift.errors import FormatError, UnknownVersion
+from stateshift.formats.crc32c import crc32c
 from stateshift.formats.spark.compression import compress, decompress
-from stateshift.formats.spark.crc import crc32c
 from stateshift.formats.stream import Stream
 
 CHANGELOG_VERSIONS = (1, 2, 3, 4)

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateshift.errors import FormatError
+from stateshift.formats.crc32c import crc32c
 from stateshift.formats.spark.crc import (
-    crc32c,
     decode_hadoop_crc,
     decode_spark_crc,
     encode_hadoop_crc,

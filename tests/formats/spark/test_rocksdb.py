@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.errors import FormatError, UnknownVersion
-from stateshift.formats.spark.crc import masked_crc32c
+from stateshift.formats.crc32c import masked_crc32c
+from stateshift.formats.rocksdb.sst import MERGE, decode_sst
 from stateshift.formats.spark.rocksdb import (
     RocksDBSnapshot,
     Table,
@@ -17,7 +18,6 @@ from stateshift.formats.spark.rocksdb import (
     encode_snapshot_metadata,
     encode_zip,
 )
-from stateshift.formats.spark.sst import MERGE, decode_sst
 from tests.formats.golden import CASES, ROOT, paths
 
 SNAPSHOT = RocksDBSnapshot((Table("000015.sst", "000015-u.sst", 1329),), 4, {"default": 1, "$count": 0})

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stateshift.errors import FormatError, UnknownVersion
+from stateshift.formats.crc32c import crc32c
 from stateshift.formats.spark.compression import CODECS, compress
-from stateshift.formats.spark.crc import crc32c
 from stateshift.formats.spark.state_files import (
     Changelog,
     Record,

@@ -16,8 +16,8 @@ from stateshift.engines.spark.entries.columnar import hashes_of, keys_of, values
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import Block
+from stateshift.formats.rocksdb.sst import decode_sst
 from stateshift.formats.spark.compression import decompress
-from stateshift.formats.spark.sst import decode_sst
 from stateshift.formats.spark.state_files import Record, decode_changelog, decode_delta
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, ShardFiles

@@ -29,9 +29,9 @@ from stateshift.engines.spark.entries.settling import Writes, settled
 from stateshift.engines.spilling import BYTES_MAX
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import Block, Ints, cut
+from stateshift.formats.rocksdb.sst_blocks import decode_sst_blocks
 from stateshift.formats.spans import missing, spans, words
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, decode_zip
-from stateshift.formats.spark.sst_blocks import decode_sst_blocks
 from stateshift.formats.spark.state_blocks import (
     decode_changelog_blocks,
     decode_delta_blocks,

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import Block, binary
+from stateshift.formats.crc32c import crc32c
 from stateshift.formats.spans import missing
-from stateshift.formats.spark.crc import crc32c
 from stateshift.formats.spark.state_files import Record, without_row_checksum
 
 

@@ -25,8 +25,8 @@ from stateshift.engines.spark.layout import HDFS
 from stateshift.engines.spark.reshaping.asked import Asked
 from stateshift.engines.spark.reshaping.stores import StoreState, partitions_of
 from stateshift.engines.spark.reshaping.zip_format import other_format
+from stateshift.formats.rocksdb.manifest import FIRST_TABLE
 from stateshift.formats.spark.names import DEFAULT_STORE
-from stateshift.formats.spark.rocksdb import FIRST_TABLE
 from stateshift.survey import ShardFiles
 
 # Of files: decoded, and put aside, it is several times as much.

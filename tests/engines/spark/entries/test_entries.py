@@ -4,7 +4,7 @@ import pytest
 
 from stateshift.engines.spark.entries.settings import MERGE_OPERATOR, ROW_CHECKSUM
 from stateshift.errors import FormatError
-from stateshift.formats.spark.crc import crc32c
+from stateshift.formats.crc32c import crc32c
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, encode_zip
 from stateshift.formats.spark.state_files import (
     Changelog,

@@ -21,8 +21,7 @@ import pyarrow.compute as pc
 
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import Block, Ints, binary, cut
-from stateshift.formats.spans import Content, Words, words
-from stateshift.formats.spark.sst import (
+from stateshift.formats.rocksdb.sst import (
     BEFORE_ALL,
     DELETES,
     MERGE,
@@ -33,6 +32,7 @@ from stateshift.formats.spark.sst import (
     entries_of,
     in_order,
 )
+from stateshift.formats.spans import Content, Words, words
 
 # So many bytes of blocks are decoded together, which is some hundred thousand runs at most.
 BATCH = 4 * 1024 * 1024

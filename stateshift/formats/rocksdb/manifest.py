@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from stateshift.formats.spark.crc import masked_crc32c
-from stateshift.formats.spark.rocksdb import FIRST_TABLE
-from stateshift.formats.spark.sst_encoding import TableFacts, varint
+from stateshift.formats.crc32c import masked_crc32c
+from stateshift.formats.rocksdb.sst_encoding import TableFacts, varint
 
 MANIFEST, CURRENT = "MANIFEST-000001", b"MANIFEST-000001\n"
+FIRST_TABLE = 2  # of a database that we make: the number before it is its MANIFEST's
 BOTTOM = 6  # of RocksDB's seven levels the last, whose tables are never compacted for their size
 
 _COMPARATOR = b"leveldb.BytewiseComparator"

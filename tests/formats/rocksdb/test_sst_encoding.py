@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.formats.blocks import Block, block_of
-from stateshift.formats.spark import sst_encoding
-from stateshift.formats.spark.manifest import CURRENT, MANIFEST, encode_manifest
+from stateshift.formats.rocksdb import sst_encoding
+from stateshift.formats.rocksdb.manifest import CURRENT, MANIFEST, encode_manifest
+from stateshift.formats.rocksdb.sst import PUT, decode_sst
+from stateshift.formats.rocksdb.sst_encoding import TableFacts, encode_sst, heads_of, varint
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, decode_zip, encode_zip
-from stateshift.formats.spark.sst import PUT, decode_sst
-from stateshift.formats.spark.sst_encoding import TableFacts, encode_sst, heads_of, varint
 
 STATE = st.dictionaries(st.binary(max_size=300), st.binary(max_size=400), max_size=60)
 

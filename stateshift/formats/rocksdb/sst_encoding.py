@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from stateshift.formats.binaries import binaries, edges, joined, lengths, of_width, varints
 from stateshift.formats.blocks import Binary, Block, Ints
-from stateshift.formats.spark.crc import crc32c, masked_crc32c
+from stateshift.formats.crc32c import crc32c, masked_crc32c
 
 BLOCK = 16 * 1024
 RESTARTS = 16

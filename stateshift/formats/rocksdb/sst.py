@@ -26,8 +26,8 @@ import cramjam
 import xxhash
 
 from stateshift.errors import FormatError, UnknownVersion
-from stateshift.formats.spark import snappy_java
-from stateshift.formats.spark.crc import crc32c, masked_crc32c
+from stateshift.formats import snappy
+from stateshift.formats.crc32c import crc32c, masked_crc32c
 
 PUT, MERGE = 1, 2
 DELETES = (0, 7)
@@ -174,7 +174,7 @@ def _decompressed(data: bytes, kind: int, offset: int) -> bytes:
     if kind == 0:
         return data
     if kind == 1:
-        return snappy_java.decompressed(data, offset)
+        return snappy.decompressed(data, offset)
     if kind not in (4, 5, 7):
         raise FormatError(f"{_WHAT} has a block of unknown compression {kind}", None, offset)
     with _placed(offset):
