@@ -3,7 +3,9 @@
     STATESHIFT_SEED=N          the seed of everything random (hypothesis as well); printed at the top of each run
     STATESHIFT_REQUIRE_ALL=1   a skipped test is a failed one
     --full                     also what is marked slow
+    --quick                    only what needs no JVM: nothing that is marked spark or servers
     STATESHIFT_COUNTS=FILE     where to write `N passed, N failed, N skipped`
+    STATESHIFT_OUTCOMES, STATESHIFT_LEDGER   see tests/support/outcomes.py
 
 With `-n 2` (scripts/test) two processes share the files among them: the tests that start a Spark mostly wait for it.
 """
@@ -22,10 +24,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.outcomes import Outcomes, mark_repeatable, passed_before
+
 REQUIRE_ALL = os.environ.get("STATESHIFT_REQUIRE_ALL") == "1"
 SEED = int(os.environ.get("STATESHIFT_SEED") or random.SystemRandom().randrange(1 << 31))
 COUNTS = os.environ.get("STATESHIFT_COUNTS")
-OURS = ("REQUIRE_ALL", "SEED", "COUNTS", "JAVA", "VENV")
+OUTCOMES = os.environ.get("STATESHIFT_OUTCOMES")
+LEDGER = os.environ.get("STATESHIFT_LEDGER")
+OURS = ("REQUIRE_ALL", "SEED", "COUNTS", "OUTCOMES", "LEDGER", "LAST_LINES", "JAVA", "VENV")
 
 # Tests of these use one Spark's ground (tests/acceptance/conftest.py), which takes a while to make.
 ONE_GROUND = ("tests/acceptance/test_transforms.py", "tests/acceptance/test_damage.py")
@@ -39,10 +45,14 @@ LONGEST = (SERVERS, "tests/acceptance/", "tests/simulation/", "tests/kill/")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run what is marked slow")
+    parser.addoption("--quick", action="store_true", help="run only what needs no JVM")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        outcomes = Path(OUTCOMES) if OUTCOMES else None
+        config.pluginmanager.register(Outcomes(outcomes, ledger()))
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         os.environ["STATESHIFT_SEED"] = str(SEED)  # the processes that run the tests take it from here
     else:  # these are for us. What is tested takes settings from STATESHIFT_... as well, and must not find them
@@ -60,12 +70,25 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: next((n for n, one in enumerate(LONGEST) if item.nodeid.startswith(one)), len(LONGEST)))
-    if config.getoption("--full"):
-        return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    if slow:
-        config.hook.pytest_deselected(items=slow)
-        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    mark_repeatable(items)
+    done = passed_before(ledger())
+    left_out = {item for item in items if item.nodeid in done or is_left_out(item, config)}
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+
+
+def is_left_out(item: pytest.Item, config: pytest.Config) -> bool:
+    """Whether a test is not asked for: slow ones without --full, real engines with --quick."""
+    if item.get_closest_marker("slow") and not config.getoption("--full"):
+        return True
+    needs_engine = item.get_closest_marker("spark") or item.get_closest_marker("servers")
+    return bool(needs_engine and config.getoption("--quick"))
+
+
+def ledger() -> Path | None:
+    """Return where the tests that passed are written down, if anywhere."""
+    return Path(LEDGER) if LEDGER else None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
