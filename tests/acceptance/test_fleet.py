@@ -171,6 +171,7 @@ def test_an_executor_that_is_killed_costs_its_steps_and_nothing_else(ground: Gro
 
 
 @pytest.mark.parametrize("again", [pytest.param("fleet", marks=pytest.mark.slow), "alone"])
+@pytest.mark.slow
 def test_a_killed_driver_is_resumed_with_a_fleet_or_without(ground: Ground, spark: Standalone, again: str) -> None:
     name = f"driver-{again}"
     with ground.started(name, "--fleet", spark.master) as process:

@@ -71,6 +71,7 @@ def test_1_the_last_two_offset_files_are_kept_for_with_one_alone_spark_does_not_
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_2_the_number_of_shards_is_that_of_the_offset_log_and_not_of_the_operators_metadata(
     damaged: dict[str, Outcome],
 ) -> None:
@@ -88,6 +89,7 @@ def test_2_the_number_of_shards_is_that_of_the_offset_log_and_not_of_the_operato
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_3_the_paths_of_schemas_move_with_the_image(changed: dict[str, Outcome], tmp_path: Path) -> None:
     target = asked(tmp_path, "fork", golden("join-rocksdb-v4"))
     named = b"".join(path.read_bytes() for path in target.glob("state/*/_metadata/v2/*"))
@@ -110,6 +112,7 @@ def test_4_paths_of_sources_are_encoded_and_staying_behind_is_refused(tmp_path: 
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_5_checksums_of_what_is_rewritten_do_not_stay_behind(damaged: dict[str, Outcome], tmp_path: Path) -> None:
     """Of Spark's own checksums, a stale one is in the sample of damages, too."""
     assert sparks(damaged, "session.rocksdb", "stale .crc of Hadoop: snapshot") == ("refused", "fails")
@@ -164,6 +167,7 @@ def test_8_keys_move_as_bytes_and_may_have_none(tmp_path: Path, name: str, shard
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_9_checkpoint_format_2_is_found_out_by_spark_and_kept_by_us(
     changed: dict[str, Outcome], tmp_path: Path
 ) -> None:
@@ -176,6 +180,7 @@ def test_9_checkpoint_format_2_is_found_out_by_spark_and_kept_by_us(
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_10_versions_bite_a_missing_query_id_stops_spark_and_tables_are_written_for_the_oldest(
     damaged: dict[str, Outcome], tmp_path: Path
 ) -> None:

@@ -101,6 +101,7 @@ def test_it_is_brought_over_while_it_runs_and_counts_on_as_if_it_had_not(running
 
 
 @pytest.mark.row("T-1", "T-3")
+@pytest.mark.slow
 def test_told_to_wait_it_is_watched_paused_throttled_and_then_cut_over(running: Shop, tmp_path: Path) -> None:
     fed, workdir = Fed(running, 10), tmp_path / "runs" / "move"
     with fed.coming(), applying(spec(tmp_path, cutover="told"), workdir, tmp_path) as process:
@@ -123,6 +124,7 @@ def test_told_to_wait_it_is_watched_paused_throttled_and_then_cut_over(running: 
 
 
 @pytest.mark.row("T-3")
+@pytest.mark.slow
 def test_taken_back_while_it_is_at_work_nothing_is_left_and_the_job_has_not_noticed(
     running: Shop, tmp_path: Path
 ) -> None:

@@ -109,6 +109,7 @@ def test_a_workflow_goes_from_hdfs_to_s3_under_its_names(said: Said, tmp_path: P
     assert said("verify", "s3a://chania/workflows/studio", "--deep")["restartable"]
 
 
+@pytest.mark.slow
 def test_state_goes_back_is_spread_and_converted(said: Said, tmp_path: Path) -> None:
     here, there = "hdfs://hdfs-a/checkpoints/orders", "hdfs://hdfs-a/checkpoints/orders-64"
     write(open_storage(here), contents(NEWEST["custom"]))
@@ -120,6 +121,7 @@ def test_state_goes_back_is_spread_and_converted(said: Said, tmp_path: Path) -> 
     assert [(one["provider"], one["shards"]) for one in told["operators"]] == [("rocksdb", 64)]
 
 
+@pytest.mark.slow
 def test_a_fork_for_a_test_cluster_leaves_the_job_alone(said: Said, tmp_path: Path) -> None:
     here, there = "s3a://production/checkpoints/orders", "s3a://test/checkpoints/orders"
     before = held(put(here, Checkpoint(planned=True)))

@@ -23,7 +23,7 @@ from stateshift.storage.hdfs.opening import open_hdfs
 from tests.support.moving import has_begun, put, said, spec
 from tests.support.servers import CATALOG, Place, Servers, hadoop
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.slow]
 SECONDS_MAX = 120.0
 
 

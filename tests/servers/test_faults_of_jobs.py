@@ -18,7 +18,7 @@ from tests.acceptance.support import stateshift
 from tests.servers.streams import SECONDS_MAX, Stream
 from tests.support.servers import group
 
-pytestmark = [pytest.mark.servers, pytest.mark.spark]
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.slow]
 
 # Spark hands on what a driver in Python prints in a thread that it does not wait for when that ends.
 DIES = "import time\nprint('no orders here', flush=True)\ntime.sleep(2)\nraise SystemExit(1)\n"

@@ -21,7 +21,7 @@ from tests.support.between import Asked, always, between, first
 from tests.support.s3 import at, pending
 from tests.support.servers import Servers, group
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.slow]
 
 SMALL, LARGE = b"0123456789" * 100, bytes(range(256)) * (5 * CHUNK // 256)  # one request, and more than one part
 PLANTED = "planted-secret-Zm9vYmFy/+"

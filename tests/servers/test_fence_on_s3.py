@@ -21,7 +21,7 @@ from tests.support import s3
 from tests.support.between import Asked, between
 from tests.support.servers import Servers, Unavailable, downloads, group
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

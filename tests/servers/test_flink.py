@@ -10,7 +10,7 @@ import pytest
 from tests.support.flink import Cluster, Refused, cluster_of, faults, lines, until
 from tests.support.servers import Servers, group, named, processes
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.slow]
 KEYS = 7
 
 

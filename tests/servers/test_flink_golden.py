@@ -73,6 +73,7 @@ def goes_on(cluster: Cluster, image: Image, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("image", images("count-canonical-rocksdb"), ids=str)
+@pytest.mark.slow
 def test_the_newest_flink_goes_on_from_what_any_version_wrote(cluster: Cluster, image: Image, tmp_path: Path) -> None:
     goes_on(cluster, image, tmp_path)
 

@@ -29,6 +29,7 @@ def test_a_running_job_goes_to_another_cluster(ground: Ground) -> None:
     ground.goes_on("orders")
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_when_it_is_stopped_goes_on_elsewhere_and_the_report_says_so(ground: Ground) -> None:
     spec = ground.spec(ground.job("orders", ground.started("orders", "--ends", "false")))
     report = ground.applied(spec)
@@ -61,6 +62,7 @@ def test_one_job_becomes_two_out_of_one_savepoint(ground: Ground) -> None:
 
 @pytest.mark.row("IF-7", "IF-12", "IF-14")
 @pytest.mark.parametrize("most", [None, pytest.param(64, marks=pytest.mark.slow)], ids=["16", "64"])
+@pytest.mark.slow
 def test_two_jobs_of_one_jar_that_count_other_keys_become_one(ground: Ground, most: int | None) -> None:
     """configs/examples/flink-union.json: both have an operator orders-count, and no count is lost."""
     words = ("--keys", "8", "--regions", "north,south", "--max-parallelism")
@@ -158,6 +160,7 @@ def test_a_job_goes_on_from_a_checkpoint_whose_own_folder_is_gone(ground: Ground
     assert faults(found, KEYS, 0, len(found)) == []
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_a_restore_with_claim_left_in_two_places_is_repaired(ground: Ground) -> None:
     """FLINK-39964, as Flink 2.3.0 really does it: its metadata has beside itself what lies in the savepoint."""
     checkpoints = ground.folder / "checkpoints"
@@ -218,6 +221,7 @@ def test_the_example_in_infore_s_dialect_makes_two_savepoints_of_two_jobs(ground
     assert [job["state"] for job in ground.here.ask("/jobs/overview")["jobs"] if job["jid"] in ids] == ["CANCELED"] * 2
 
 
+@pytest.mark.slow
 def test_killed_while_it_moves_and_resumed_one_job_goes_on(ground: Ground) -> None:
     spec = ground.spec(ground.job("orders", ground.started("orders")))
     killed_at("halt/", ("apply", str(spec), "--yes", "--workdir", str(ground.workdir)), ground.workdir, {})
@@ -228,6 +232,7 @@ def test_killed_while_it_moves_and_resumed_one_job_goes_on(ground: Ground) -> No
     ground.goes_on("orders")
 
 
+@pytest.mark.slow
 def test_taken_back_the_old_job_goes_on_from_its_savepoint(ground: Ground) -> None:
     spec = ground.spec(ground.job("orders", ground.started("orders")))
     killed_at("submit/", ("apply", str(spec), "--yes", "--workdir", str(ground.workdir)), ground.workdir, {})

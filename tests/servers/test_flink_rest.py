@@ -123,6 +123,7 @@ def test_a_job_that_is_stopped_with_a_savepoint_goes_on_from_it_with_nothing_los
     assert faults(written(tmp_path), KEYS, 0, end) == []
 
 
+@pytest.mark.slow
 def test_one_jar_is_sent_once_and_the_version_is_flinks(real: Cluster, flink: FlinkRest, tmp_path: Path) -> None:
     before = len(real.ask("/jars")["files"])
     for number in range(2):
@@ -131,6 +132,7 @@ def test_one_jar_is_sent_once_and_the_version_is_flinks(real: Cluster, flink: Fl
     assert flink.version() == real.ask("/overview")["flink-version"]
 
 
+@pytest.mark.slow
 def test_what_runs_is_found_by_id_and_by_name_and_two_of_a_name_are_not_confused(
     real: Cluster, flink: FlinkRest, tmp_path: Path
 ) -> None:
@@ -158,6 +160,7 @@ def test_what_runs_is_found_by_id_and_by_name_and_two_of_a_name_are_not_confused
     [({"stop": False}, "RUNNING"), ({"stop": False, "cancel": True}, "CANCELED"), ({"drain": True}, "FINISHED")],
     ids=["plain", "cancel", "drain"],
 )
+@pytest.mark.slow
 def test_each_kind_of_savepoint_is_taken_once_for_its_tag(
     real: Cluster, flink: FlinkRest, tmp_path: Path, change: dict[str, Any], state: str
 ) -> None:
@@ -169,6 +172,7 @@ def test_each_kind_of_savepoint_is_taken_once_for_its_tag(
     assert len(list((tmp_path / "savepoints").iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_a_savepoint_that_fails_stops_nothing_and_is_asked_for_again(
     real: Cluster, flink: FlinkRest, tmp_path: Path
 ) -> None:
@@ -182,6 +186,7 @@ def test_a_savepoint_that_fails_stops_nothing_and_is_asked_for_again(
     assert flink.savepoint(replace(request, directory=tmp_path.as_uri())).startswith(f"file:{tmp_path}/savepoint-")
 
 
+@pytest.mark.slow
 def test_a_job_on_forst_is_stopped_natively_and_no_other_way(real: Cluster, flink: FlinkRest, tmp_path: Path) -> None:
     if str(flink.version()).startswith("1."):
         return  # it came with 2.0
@@ -194,6 +199,7 @@ def test_a_job_on_forst_is_stopped_natively_and_no_other_way(real: Cluster, flin
     assert flink.savepoint(replace(request, native=True)).startswith(f"file:{tmp_path}/savepoints/savepoint-")
 
 
+@pytest.mark.slow
 def test_a_savepoint_that_does_not_fit_is_told_in_a_line_and_the_mended_job_starts_under_the_same_tag(
     real: Cluster, flink: FlinkRest, tmp_path: Path
 ) -> None:
@@ -235,6 +241,7 @@ def edited(location: str, at: int, byte: int | None) -> str:
     return f"file:{copy}"
 
 
+@pytest.mark.slow
 def test_a_job_without_slots_is_queued_and_one_that_restarts_over_and_over_says_why(
     real: Cluster, flink: FlinkRest, tmp_path: Path
 ) -> None:
@@ -257,6 +264,7 @@ def test_a_job_without_slots_is_queued_and_one_that_restarts_over_and_over_says_
     assert "Caused by" in log and "\tat " not in log
 
 
+@pytest.mark.slow
 def test_a_job_that_went_on_from_its_own_checkpoint_still_comes_from_its_image(
     server: tuple[Servers, str], real: Cluster, flink: FlinkRest, tmp_path: Path
 ) -> None:
@@ -274,6 +282,7 @@ def test_a_job_that_went_on_from_its_own_checkpoint_still_comes_from_its_image(
     assert (progress.epoch or 0) > (progress.restored_epoch or 0) > 0
 
 
+@pytest.mark.slow
 def test_a_job_that_the_jobmanager_forgot_is_unknown_and_its_savepoint_is_not(
     server: tuple[Servers, str], real: Cluster, flink: FlinkRest, tmp_path: Path
 ) -> None:
@@ -291,6 +300,7 @@ def test_a_job_that_the_jobmanager_forgot_is_unknown_and_its_savepoint_is_not(
         opened(real, tmp_path / "elsewhere").savepoint(request)
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_behind_its_savepoint_has_ended_with_it_and_goes_on_from_it(
     real: Cluster, flink: FlinkRest, tmp_path: Path
 ) -> None:
@@ -307,6 +317,7 @@ def test_a_job_that_fails_behind_its_savepoint_has_ended_with_it_and_goes_on_fro
     assert faults(written(tmp_path), KEYS, 0, len(written(tmp_path))) == []
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_behind_its_savepoint_has_ended_with_it_under_the_adaptive_scheduler_too(
     tmp_path: Path,
 ) -> None:
@@ -324,6 +335,7 @@ def test_a_job_that_fails_behind_its_savepoint_has_ended_with_it_under_the_adapt
         assert opened(real, tmp_path / "elsewhere").savepoint(other) == location
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_one_job_runs_and_one_savepoint_is_taken(
     real: Cluster, flink: FlinkRest, tmp_path: Path, seed: int
 ) -> None:
@@ -352,6 +364,7 @@ def killed_while(act: Callable[[], object], seconds: float) -> None:
     os.waitpid(child, 0)
 
 
+@pytest.mark.slow
 def test_a_job_with_a_changelog_that_cannot_go_on_says_why_and_the_way_out_works(
     real: Cluster, flink: FlinkRest, tmp_path: Path
 ) -> None:
@@ -376,6 +389,7 @@ def version(real: Cluster) -> tuple[int, int]:
     return release_of(real.ask("/overview")["flink-version"])
 
 
+@pytest.mark.slow
 def test_parallelism_is_changed_while_the_job_runs_and_nothing_is_lost(tmp_path: Path) -> None:
     conf = tmp_path / "conf"
     conf.write_text(
@@ -398,6 +412,7 @@ def test_parallelism_is_changed_while_the_job_runs_and_nothing_is_lost(tmp_path:
         assert [one for one in faults(written(tmp_path), KEYS, 0, end) if "twice" not in one] == []
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_cannot_change_parallelism_says_so(real: Cluster, flink: FlinkRest, tmp_path: Path) -> None:
     id = begun(flink, counting(real, tmp_path))
     with pytest.raises(ClusterError, match="does not support changing the parallelism") as raised:

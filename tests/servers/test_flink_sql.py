@@ -184,6 +184,7 @@ def test_taken_back_the_old_job_of_sql_goes_on_from_its_savepoint(ground: Ground
     ground.goes_on(ground.here)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_submitted_is_refused_before_the_job_is_stopped(ground: Ground) -> None:
     spec = ground.spec(started(ground))
     ground.sql(EXAMPLE + INSERT)
@@ -201,6 +202,7 @@ def test_what_cannot_be_submitted_is_refused_before_the_job_is_stopped(ground: G
     assert len(ground.running(ground.here)) == 1
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_one_job_of_sql_runs(ground: Ground, seed: int) -> None:
     chance = random.Random(seed)
     flink, sql = ground.opened(ground.here), ground.sql()
@@ -213,6 +215,7 @@ def test_killed_at_any_moment_one_job_of_sql_runs(ground: Ground, seed: int) -> 
         ground.here.cancelled(id)
 
 
+@pytest.mark.slow
 def test_the_gateway_itself_starts_no_second_job_under_one_id(ground: Ground) -> None:
     """Two who know nothing of each other, and neither looks before it asks."""
     sql = ground.sql()
@@ -241,6 +244,7 @@ def test_several_inserts_in_a_statement_set_are_one_job(ground: Ground) -> None:
         ground.here.cancelled(id)
 
 
+@pytest.mark.slow
 def test_a_compiled_plan_has_uids_by_which_its_state_is_found_again(ground: Ground) -> None:
     plan = f"COMPILE AND EXECUTE PLAN '{ground.folder}/plan.json' FOR {INSERT}"
     flink = ground.opened(ground.here)
@@ -267,6 +271,7 @@ def test_a_compiled_plan_has_uids_by_which_its_state_is_found_again(ground: Grou
         ("CREATE TABLE numbered (id BIGINT) WITH;" + INSERT, r"line 1 \(CREATE TABLE\): .*Encountered", "mend"),
     ],
 )
+@pytest.mark.slow
 def test_a_statement_that_is_wrong_is_told_in_a_line_with_a_way_out(
     ground: Ground, sql: str, fact: str, hint: str
 ) -> None:
@@ -281,6 +286,7 @@ def test_a_statement_that_is_wrong_is_told_in_a_line_with_a_way_out(
     assert flink.submit(submission) == job_id(submission.tag)
 
 
+@pytest.mark.slow
 def test_a_savepoint_that_does_not_fit_is_told_and_the_mended_job_starts_under_the_same_tag(ground: Ground) -> None:
     flink, first = ground.opened(ground.here), ground.submission(ground.sql())
     id = ground.begun(flink, first)
@@ -300,6 +306,7 @@ def test_a_savepoint_that_does_not_fit_is_told_and_the_mended_job_starts_under_t
     ground.goes_on(ground.here)
 
 
+@pytest.mark.slow
 def test_a_gateway_that_is_not_there_and_comes_back(ground: Ground) -> None:
     flink, submission = ground.opened(ground.here), ground.submission(ground.sql())
     ground.servers.kill("flink-sql", "gateway")

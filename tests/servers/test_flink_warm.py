@@ -51,6 +51,7 @@ def test_a_job_is_brought_over_while_it_runs_and_ends_with_its_last_checkpoint(g
     goes_on(ground)
 
 
+@pytest.mark.slow
 def test_the_example_waits_for_the_night_and_may_be_told_not_to(ground: Ground) -> None:
     """configs/examples/flink-warm.json, with a window that is never open while this runs."""
     (job,) = json.loads((ROOT / "configs" / "examples" / "flink-warm.json").read_text("utf-8"))["jobs"]
@@ -77,6 +78,7 @@ def begun(ground: Ground, spec: Path) -> subprocess.Popen[bytes]:
     return run
 
 
+@pytest.mark.slow
 def test_killed_in_its_rounds_and_at_every_phase_and_resumed_one_job_goes_on(ground: Ground) -> None:
     id = ground.started("orders", *words(ground))
     spec = ground.spec(job_of(ground, id, rounds=2))
@@ -88,6 +90,7 @@ def test_killed_in_its_rounds_and_at_every_phase_and_resumed_one_job_goes_on(gro
     goes_on(ground)
 
 
+@pytest.mark.slow
 def test_taken_back_the_old_job_goes_on_from_its_last_checkpoint(ground: Ground) -> None:
     id = ground.started("orders", *words(ground))
     spec = ground.spec(job_of(ground, id))
@@ -98,6 +101,7 @@ def test_taken_back_the_old_job_goes_on_from_its_last_checkpoint(ground: Ground)
     goes_on(ground)
 
 
+@pytest.mark.slow
 def test_given_up_in_its_rounds_nothing_is_left_and_the_job_has_not_been_touched(ground: Ground) -> None:
     id = ground.started("orders", *words(ground))
     spec = ground.spec(job_of(ground, id, cutover="told"))
@@ -115,6 +119,7 @@ def test_given_up_in_its_rounds_nothing_is_left_and_the_job_has_not_been_touched
     ({"execution.checkpointing.externalized-checkpoint-retention": "DELETE_ON_CANCELLATION"}, "deleted when it is"),
     ({"execution.checkpointing.incremental": "false"}, "written anew each time"),
 ])  # fmt: skip
+@pytest.mark.slow
 def test_a_job_that_cannot_be_followed_is_refused_before_anything_is_done(
     ground: Ground, setting: dict[str, str], words_of_it: str
 ) -> None:

@@ -56,6 +56,7 @@ def test_the_worked_case_workflow_1_becomes_2_and_3_on_two_other_clusters(three:
 
 
 @pytest.mark.row("IF-12", "IF-18")
+@pytest.mark.slow
 def test_a_job_of_an_older_flink_goes_to_the_newest_and_back(three: Ground) -> None:
     older, newest = (Ground(three.servers, three.folder / "older", names)
                      for names in (("flink-1.20", "flink-a"), ("flink-a", "flink-1.20")))  # fmt: skip
@@ -92,6 +93,7 @@ def application(
 
 
 @pytest.mark.parametrize("mode", ["move", "warm"])
+@pytest.mark.slow
 def test_a_job_of_an_application_cluster_goes_to_a_session_cluster(application: Ground, mode: str) -> None:
     """Its cluster goes when it has ended, with its savepoint or with its last checkpoint, and is asked for nothing
     after that."""

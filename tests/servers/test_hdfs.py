@@ -13,7 +13,7 @@ from hdfs import Config, HdfsError
 
 from tests.support.servers import Servers, hadoop
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.slow]
 
 
 def client(servers: Servers) -> Any:

@@ -34,6 +34,7 @@ def asked(servers: Servers, verb: str) -> Any:
     return json.loads(in_their_python(ASKING, servers.exports()["STATESHIFT_KAFKA"], verb))
 
 
+@pytest.mark.slow
 def test_what_was_written_is_read_also_after_a_crash(servers: Servers) -> None:
     assert asked(servers, "write") == [0, 1, 2]
     assert asked(servers, "read") == ["0", "1", "2"]
@@ -59,6 +60,7 @@ def fill(address: str, topic: str, records: int, partitions: int = 1) -> Any:
     return admin
 
 
+@pytest.mark.slow
 def test_a_topic_is_asked_for_its_span_and_is_not_made_by_that(servers: Servers) -> None:
     from kafka import TopicPartition
 
@@ -97,6 +99,7 @@ def test_a_plan_tells_whether_the_broker_still_has_the_offsets_of_the_checkpoint
     assert not (tmp_path / "target").exists()
 
 
+@pytest.mark.slow
 def test_what_is_no_kafka_is_told_as_that_in_a_bounded_time(tmp_path: Path) -> None:
     with pytest.raises(TransientStorageError, match="does not answer as Kafka does") as raised:
         spans("127.0.0.1:1", None, ["orders"], connect_ms=500)

@@ -36,6 +36,7 @@ def asked(servers: Servers, path: str, body: dict[str, Any] | None = None) -> tu
             return error.code, json.loads(error.read())
 
 
+@pytest.mark.slow
 def test_batches_are_told_submitted_watched_and_named_once(servers: Servers, tmp_path: Path) -> None:
     assert asked(servers, "/batches") == (200, {"from": 0, "total": 0, "sessions": []})
     assert asked(servers, "/batches/7") == (404, {"msg": "Session '7' not found."})

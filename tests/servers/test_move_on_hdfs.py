@@ -39,6 +39,7 @@ def test_a_checkpoint_moves_from_one_hdfs_to_the_other_and_back(
     there_and_back(environment, tmp_path, case, source, target, lambda location: open_hdfs(location, environment))
 
 
+@pytest.mark.slow
 def test_a_fail_over_while_files_are_copied_is_gone_through(
     environment: dict[str, str], servers: Servers, tmp_path: Path
 ) -> None:

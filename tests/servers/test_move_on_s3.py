@@ -54,6 +54,7 @@ def test_a_checkpoint_moves_from_a_folder_to_s3_and_back(
 
 
 @pytest.mark.parametrize("case", [pytest.param(CASES[0], marks=pytest.mark.slow), CASES[1]])
+@pytest.mark.slow
 def test_a_checkpoint_moves_from_one_s3_service_to_another_and_back(
     servers: Servers, tmp_path: Path, case: str
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_checkpoint_moves_from_one_s3_service_to_another_and_back(
     assert without_secrets(tmp_path / "run", PLANTED, exports["AWS_SECRET_ACCESS_KEY"])
 
 
+@pytest.mark.slow
 def test_storms_and_lost_answers_while_files_are_copied_are_gone_through(servers: Servers, tmp_path: Path) -> None:
     count = itertools.count(1)
 
@@ -94,6 +96,7 @@ def test_storms_and_lost_answers_while_files_are_copied_are_gone_through(servers
     assert said(environment, "rollback", str(tmp_path / "run"), "--yes")["state"] == "rolled-back"
 
 
+@pytest.mark.slow
 def test_a_storm_that_does_not_end_leaves_a_run_that_can_be_resumed(servers: Servers, tmp_path: Path) -> None:
     count = itertools.count(1)
     source, target = f"file://{tmp_path}/ck", f"s3://{s3.BUCKET}/{uuid.uuid4().hex}"

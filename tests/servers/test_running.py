@@ -31,7 +31,7 @@ from tests.support.servers import (
     processes,
 )  # fmt: skip
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.slow]
 MOTO = "s3-moto"
 
 

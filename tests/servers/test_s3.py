@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.servers import Servers, group, in_their_python
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.slow]
 ASKING = Path(__file__).with_name("asking_s3.py")
 FAILED = "PreconditionFailed"
 

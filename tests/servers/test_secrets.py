@@ -27,7 +27,7 @@ from tests.support import s3
 from tests.support.moving import put, spec
 from tests.support.servers import Servers, group, hadoop
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.slow]
 PASSWORD, MASTER, WRONG = "planted-livy-Zm9vYmFy/+", "planted-master-cXV4/+", "planted-wrong-key-cXV4/+"
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.servers import Servers, group, processes
 
-pytestmark = [pytest.mark.servers, pytest.mark.spark]
+pytestmark = [pytest.mark.servers, pytest.mark.spark, pytest.mark.slow]
 ENDED = ("FINISHED", "FAILED", "ERROR", "KILLED")
 SECONDS_MAX = 300.0
 

@@ -22,7 +22,7 @@ from tests.contracts.members import Reopen
 from tests.support.servers import Servers, hadoop
 from tests.support.steps import Stage
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.slow]
 
 # Every promise of the protocol; the fixtures below decide whose.
 OF_LOCAL_DISKS = ("test_a_big_file_is_copied_in_bounded_memory",)

@@ -22,7 +22,7 @@ from tests.contracts.members import Reopen
 from tests.support import s3
 from tests.support.servers import Servers, group
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.slow]
 
 # Every promise of the protocol; the fixtures below decide whose.
 OF_DIRECTORIES = ("test_a_directory_is_not_a_file", "test_a_big_file_is_copied_in_bounded_memory")
