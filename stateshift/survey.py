@@ -15,7 +15,7 @@
       room, denied      whether it has space, and lets us write: what the storage answers before anything is written
 
     Facts = the surveys of source, merge directories, target, and of others whose state is added + what the clusters say
-    of themselves + what the brokers of its input still have.
+    of themselves + what the brokers of its input still have + what the sink has of the job's output.
 
 Paths are relative to the survey's location. Nothing here opens anything.
 """
@@ -219,6 +219,63 @@ class Topics:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkLog:
+    """What a sink's own log has of one query. `last` is the newest batch in it, None where there is none. `versions`
+    are those of the sink that batches made (a Delta table's versions, an Iceberg table's snapshot ids), as far back as
+    the log was read."""
+
+    last: int | None = None
+    versions: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkFacts:
+    """What is known of the job's sink. Only the spec names it: a checkpoint does not.
+
+    knows_batches   whether it drops a batch whose number it has already; None where only the job's author knows
+    skips_plan      whether the plan of such a batch is not executed, so that nobody writes its state; None as before
+    read            whether its log was read; `wrong` is why it could not be
+    logs            what the log has, by query id; under "" where the log does not say whose batch it is
+    """
+
+    kind: str
+    location: str | None
+    knows_batches: bool | None
+    skips_plan: bool | None
+    read: bool = False
+    logs: Mapping[str, SinkLog] = field(default_factory=dict)
+    wrong: str | None = None
+    hint: str | None = None
+
+    def log_of(self, query: str | None) -> SinkLog | None:
+        """Return what the log has of this query; None where no log was read."""
+        if not self.read:
+            return None
+        return self.logs.get(query or "") or self.logs.get("") or SinkLog()
+
+    def last_batch(self, query: str | None) -> int | None:
+        """Return the newest batch of this query that the sink has, as far as that is known."""
+        log = self.log_of(query)
+        return None if log is None else log.last
+
+    def has_batch(self, query: str | None, batch: int) -> bool | None:
+        """Whether the sink has this batch of the query; None where no log was read."""
+        log = self.log_of(query)
+        if log is None:
+            return None
+        return log.last is not None and batch <= log.last
+
+    def version_to_restore(self, query: str | None, batch: int) -> int | None:
+        """Return the version of the sink that holds the query's output up to `batch`, and nothing newer of it. Where
+        `batch` itself made no version, that is the version of the newest batch before it. None where it is not known.
+        """
+        log = self.log_of(query)
+        versions = {} if log is None else log.versions
+        earlier = [number for number in versions if number <= batch]
+        return versions[max(earlier)] if earlier else None
+
+
+@dataclass(frozen=True, slots=True)
 class Rates:
     """How fast bytes and files were read in a short probe. Used for estimates only: never part of a fingerprint."""
 
@@ -270,6 +327,7 @@ class Facts:
     at: float = 0.0
     others: tuple[Survey, ...] = ()
     topics: Topics | None = None
+    sink: SinkFacts | None = None  # None: the spec names none
     attempt: int = 1  # how often this run has tried to move the job, this time included
     brought: Mapping[tuple[str, str], Brought] = field(default_factory=dict)
     chains: tuple[ShardFiles, ...] = ()

@@ -47,7 +47,7 @@ SPARK_ROWS = (
     ("planner", "publishing", "comparing", "copying", "transforms", "looks"),
     ("findings", "warming"),
     ("deep", "reshaping", "showing"),
-    ("survey", "restart", "endpoints", "schemas"),
+    ("survey", "restart", "endpoints", "schemas", "sinks"),
     ("entries", "decoding"),
     ("layout", "reading", "chains", "places", "bundles", "naming", "dividing"),
 )

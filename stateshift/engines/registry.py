@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stateshift.engines.looks import DecodedFile, Looks, Opening
 from stateshift.errors import PlanError
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Facts, FileInfo, Finding, Survey
+from stateshift.survey import Facts, FileInfo, Finding, SinkFacts, Survey
 
 if TYPE_CHECKING:
     from stateshift.plan import Plan
-    from stateshift.spec import JobSpec, Spec
+    from stateshift.spec import JobSpec, SinkSpec, Spec
     from stateshift.world import EntriesReader, Transform
 
 
@@ -40,7 +40,8 @@ class Engine:
     that an image of its own, and `hidden` of what keeps such an image from being seen where the next round would tear
     it, None where it would not. `begins_with` is the file that an image's folder has and no other engine's; `file`
     decodes a single file, and is None where that first file says what its whole folder is, and the others nothing
-    alone."""
+    alone. `sink` reads what the sink that a spec names has of these queries, as far back as the batch that stands
+    beside each; None where an image says enough of its sinks."""
 
     name: str
     begins_with: str
@@ -57,6 +58,7 @@ class Engine:
     reader: Callable[[], EntriesReader]
     looks: Callable[[], Looks]
     file: Callable[[Storage, str, str, Opening], DecodedFile] | None = None
+    sink: Callable[[SinkSpec, Opening, Mapping[str, int]], SinkFacts] | None = None
 
 
 def _spark_survey(
@@ -146,6 +148,12 @@ def _spark_file(storage: Storage, name: str, location: str, opening: Opening) ->
     return decoded(storage, name, location, opening)
 
 
+def _spark_sink(sink: SinkSpec, opening: Opening, back_to: Mapping[str, int]) -> SinkFacts:
+    from stateshift.engines.spark.sinks.reading import read_sink
+
+    return read_sink(sink, opening, back_to)
+
+
 def _flink_survey(
     location: str, opening: Opening, thorough: bool = False, changes: Sequence[Mapping[str, Any]] = ()
 ) -> tuple[Storage, Survey]:
@@ -202,7 +210,7 @@ def _flink_looks() -> Looks:
 SPARK = Engine(
     "spark", "metadata", _spark_survey, _spark_fenced_by, _spark_plan, _spark_round, _spark_standby,
     _spark_hidden, _spark_identity, _spark_own_part, _spark_misplaced, _spark_transforms, _spark_reader, _spark_looks,
-    _spark_file,
+    _spark_file, _spark_sink,
 )  # fmt: skip
 FLINK = Engine(
     "flink", "_metadata", _flink_survey, lambda storage: None, _flink_plan, _flink_round, _flink_standby,

@@ -27,7 +27,7 @@ from stateshift.spec.waves import sharing
 from stateshift.storage import locations
 from stateshift.storage.opening import real_location
 from stateshift.storage.protocol import Storage
-from stateshift.survey import ClusterFacts, Facts, Finding, Survey
+from stateshift.survey import ClusterFacts, Facts, Finding, SinkFacts, Survey
 from stateshift.workdir import Workdir
 
 LOOKS = 4
@@ -136,10 +136,20 @@ def gather(
             rates=probe(source, survey) if probing else None,
             at=doors.clock.now(),
             others=tuple(one() for one in others),
+            sink=_sink(kind, job, survey, doors),
         )
     if arrived:
         facts = with_arrivals(facts, arrived)
     return preflight.asked(spec, job, facts, doors) if probing else facts
+
+
+def _sink(kind: Engine, job: JobSpec, survey: Survey, doors: Doors) -> SinkFacts | None:
+    """Read what the sink that the spec names has of the queries of this image. What it is not asked for by a rewind
+    ends with the image's own last batch."""
+    if job.sink is None or kind.sink is None:
+        return None
+    queries = {image.identity: image.epoch or 0 for image in survey.images if image.identity is not None}
+    return kind.sink(job.sink, doors.open_storage, queries)
 
 
 class Ask(Protocol):

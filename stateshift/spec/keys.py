@@ -15,7 +15,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from stateshift.spec.model import WAIVERS, FlinkJob, JobSpec, KafkaSpec, Keep, Mode, OnFailure, Spec, SubmitSpec, Verify
+from stateshift.spec.model import (
+    WAIVERS,
+    FlinkJob,
+    JobSpec,
+    KafkaSpec,
+    Keep,
+    Mode,
+    OnFailure,
+    SinkKind,
+    SinkSpec,
+    Spec,
+    SubmitSpec,
+    Verify,
+)
 
 Engine = Literal["spark", "flink"]
 
@@ -132,6 +145,16 @@ JOB = Keys(
         "kafka", "kafka", "kafka",
         "The brokers from which the job reads afterwards: they are asked whether they still have its offsets.",
         engine="spark", for_all=True,
+    ),
+    _job(
+        "sink", "sink", "sink",
+        "What the job writes to. Its own log tells which batch it has last: whether the planned batch was delivered, "
+        "whether a rewind is dropped, and which version of the table to restore.", engine="spark",
+    ),
+    _job(
+        "also", "folders", "also",
+        "What lies in the checkpoint, is not the engine's, and is taken along: paths below the checkpoint, such as "
+        "mine/.", engine="spark",
     ),
     _job(
         "verify", "choice", "verify",
@@ -260,6 +283,19 @@ KAFKA = Keys(
     Key("bootstrap_servers", "text", "host:port of brokers, with commas.", KafkaSpec, "bootstrap_servers"),
     Key("properties", "location", "A file of client properties on this machine (security.protocol, sasl.mechanism): "
         "credentials are in there, and not in the spec.", KafkaSpec, "properties"),
+)
+
+SINK = Keys(
+    Key("kind", "choice", "What it is.", SinkSpec, "kind", choices=get_args(SinkKind)),
+    Key("location", "location",
+        "The table's folder (delta, iceberg), or the folder of the files. Left out for a foreach-batch function that "
+        "writes to no table, and for kafka.", SinkSpec, "location"),
+    Key("idempotent_by_batch", "boolean",
+        "foreach-batch: whether the function drops a batch whose number it has seen before.",
+        SinkSpec, "idempotent_by_batch"),
+    Key("transaction_id", "text",
+        "foreach-batch: the txnAppId with which the function writes to the Delta table at the location, beside "
+        "txnVersion, the batch.", SinkSpec, "transaction_id"),
 )
 
 OPERATOR = Keys(

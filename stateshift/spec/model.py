@@ -9,6 +9,8 @@
         merge_locations         directories whose content joins the source first (Algorithm 5)
         operators               names (= UIDs), with the directory where somebody else chose one
         data                    places the job reads or writes that move with it
+        sink                    what the job writes to: its own log tells which batches it has
+        also                    what lies in the checkpoint, is not the engine's, and moves along
         flink                   what only Flink's dialect has; the source is then the first of its existing savepoints,
                                 or the folder in which Flink puts the one it is asked for
 
@@ -33,6 +35,7 @@ WAIVERS = (
 Mode = Literal["move", "fork", "warm"]
 Verify = Literal["entries", "digests", "none"]
 Keep = Literal["owner", "permissions"]
+SinkKind = Literal["delta", "iceberg", "file", "foreach-batch", "kafka"]
 
 # Stop there and let a person decide; take the wave that failed back and finish the others; take the whole run back, as
 # far as no job has committed on its target since; take back those, too.
@@ -98,6 +101,19 @@ class KafkaSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class SinkSpec:
+    """What the job writes to. `location` is the table or the folder; a foreach-batch function and Kafka may have none.
+    `idempotent_by_batch`: whether a foreach-batch function drops a batch whose number it has seen; None where the spec
+    does not say. `transaction_id` is the txnAppId of a function that writes to a Delta table with txnAppId and
+    txnVersion."""
+
+    kind: SinkKind
+    location: str | None = None
+    idempotent_by_batch: bool | None = None
+    transaction_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class FlinkJob:
     """What only Flink's dialect of INFORE D5.2 has (IF-1). `cancel_job`: true takes savepoints and cancels the jobs
     then, false lets them go on; left out, they end with their savepoints, and lose nothing."""
@@ -132,6 +148,8 @@ class JobSpec:
     transform: tuple[Mapping[str, Any], ...] = ()
     data: tuple[DataSpec, ...] = ()
     kafka: KafkaSpec | None = None
+    sink: SinkSpec | None = None
+    also: tuple[str, ...] = ()
     mode: Mode = "move"
     rounds: int | None = None
     until: str | None = None

@@ -7,6 +7,7 @@
     dataflow    "flow.json"  or  {"operators": [...], "edges": [...]}
     data        [{"source": ..., "target": ..., "copy": true}]
     kafka       {"bootstrap_servers": "host:9092,other:9092", "properties": "client.properties"}
+    sink        {"kind": "delta", "location": "s3://lake/orders"}
     uid_hash    "java-signed"  or  {"p": 31, "m": 1000000009, "offset": -96, "signed": false}
 
 `read_part` reads any key's value, these as well as single ones.
@@ -18,8 +19,30 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from stateshift.spec.changes import read_changes
-from stateshift.spec.keys import CLUSTER, DATA, HASH, KAFKA, OPERATOR, PROFILES, STOP, SUBMIT, THROTTLE, WAVE, Key, fold
-from stateshift.spec.model import ClusterSpec, DataSpec, HashProfile, KafkaSpec, OperatorSpec, SubmitSpec
+from stateshift.spec.keys import (
+    CLUSTER,
+    DATA,
+    HASH,
+    KAFKA,
+    OPERATOR,
+    PROFILES,
+    SINK,
+    STOP,
+    SUBMIT,
+    THROTTLE,
+    WAVE,
+    Key,
+    fold,
+)
+from stateshift.spec.model import (
+    ClusterSpec,
+    DataSpec,
+    HashProfile,
+    KafkaSpec,
+    OperatorSpec,
+    SinkSpec,
+    SubmitSpec,
+)
 from stateshift.spec.place import Place
 from stateshift.spec.secret import refuse_secrets
 from stateshift.spec.values import Reader, is_host_port
@@ -163,6 +186,27 @@ def _kafka(reader: Reader, place: Place) -> KafkaSpec | None:
     return None
 
 
+NEED_LOCATION = ("delta", "iceberg", "file")
+
+
+def _sink(reader: Reader, place: Place) -> SinkSpec | None:
+    known = reader.known(place, SINK)
+    if not isinstance(place.value, dict) or not reader.need(place, known, "kind"):
+        return None
+    fields = reader.fields(SINK, known)
+    kind = fields.get("kind")
+    if kind in NEED_LOCATION:
+        reader.need(place, known, "location")
+    for name in ("idempotent_by_batch", "transaction_id"):
+        if kind is not None and kind != "foreach-batch" and name in known:
+            message = f"{name!r} is for a foreach-batch function, and this is {kind}"
+            reader.complaints.add(known[name], message, '"kind": "foreach-batch", or without it')
+    if "transaction_id" in known and "location" not in known:
+        message = "'transaction_id' without 'location': no table's log can be read"
+        reader.complaints.add(known["transaction_id"], message, "'location': the Delta table")
+    return SinkSpec(**fields) if kind is not None else None
+
+
 def _uid_hash(reader: Reader, place: Place) -> HashProfile | None:
     if isinstance(place.value, str):
         wanted = fold(place.value)
@@ -197,6 +241,7 @@ _READ: dict[str, Callable[[Reader, Place], Any]] = {
     "dataflow": _dataflow,
     "data": _data,
     "kafka": _kafka,
+    "sink": _sink,
     "uid_hash": _uid_hash,
     "throttle": _throttle,
     "transform": read_changes,

@@ -259,6 +259,41 @@ def _directory(reader: Reader, key: Key, place: Place) -> str | None:
     return name
 
 
+# What Spark and stateshift themselves keep directly below a checkpoint.
+ENGINES_OWN = ("metadata", "offsets", "commits", "state", "sources", "_stateshift")
+
+
+def _folders(reader: Reader, key: Key, place: Place) -> tuple[str, ...]:
+    """Paths that stay below the checkpoint, each once, without the slash at its end."""
+    read = []
+    for item in _list(reader, place):
+        path = _below_checkpoint(reader, item)
+        if path in read:
+            reader.complaints.add(item, f"{path!r} stands twice", "each once")
+        elif path is not None:
+            read.append(path)
+    return tuple(read)
+
+
+def _below_checkpoint(reader: Reader, place: Place) -> str | None:
+    text = place.value
+    if not isinstance(text, str) or not text.strip():
+        reader.refuse(place, _BELOW)
+        return None
+    names = text.removesuffix("/").split("/")
+    if any(name in ("", ".", "..") for name in names) or ":" in names[0] or "\0" in text:
+        reader.refuse(place, _BELOW)
+        return None
+    if names[0] in ENGINES_OWN:
+        message = f"{names[0]!r} is the engine's own: what a restart needs of it is taken anyway"
+        reader.complaints.add(place, message, _BELOW)
+        return None
+    return "/".join(names)
+
+
+_BELOW = "a path below the checkpoint, such as mine/"
+
+
 def _version(reader: Reader, key: Key, place: Place) -> int | None:
     return _whole(reader, place, 1, 1, "1, the version that this stateshift reads")
 
@@ -281,5 +316,6 @@ _READ: dict[str, Callable[[Reader, Key, Place], Any]] = {
     "locations": _locations,
     "environment": _environment,
     "directory": _directory,
+    "folders": _folders,
     "version": _version,
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stateshift.spec.keys import HASH, JOB, KAFKA, SPEC, SUBMIT, THROTTLE, Key
+from stateshift.spec.keys import HASH, JOB, KAFKA, SINK, SPEC, SUBMIT, THROTTLE, Key
 from stateshift.spec.model import (
     ClusterSpec,
     DataSpec,
@@ -17,6 +17,7 @@ from stateshift.spec.model import (
     JobSpec,
     KafkaSpec,
     OperatorSpec,
+    SinkSpec,
     Spec,
     SubmitSpec,
 )
@@ -71,6 +72,8 @@ def plain_value(value: Any) -> Any:
             return {"source": source, "target": target, "copy": copy}
         case KafkaSpec():
             return _fields(value, KAFKA.all)
+        case SinkSpec():
+            return _fields(value, SINK.all)
         case _:
             return value
 

@@ -21,6 +21,7 @@ from stateshift.spec import (
     JobSpec,
     KafkaSpec,
     OperatorSpec,
+    SinkSpec,
     Spec,
     SubmitSpec,
     parse_spec,
@@ -51,6 +52,11 @@ HASHES = st.sampled_from([HashProfile(), HashProfile("java-signed", signed=True)
 KAFKAS = st.none() | st.builds(
     KafkaSpec, st.sampled_from(["h:9092", "one:1,two:65535"]), st.none() | st.just("file:///client.properties")
 )
+SINKS = st.none() | st.sampled_from([
+    SinkSpec("delta", "s3a://lake/${A}"), SinkSpec("iceberg", "file:///lake"), SinkSpec("file", "hdfs://nn:8020/out"),
+    SinkSpec("kafka"), SinkSpec("foreach-batch"), SinkSpec("foreach-batch", None, True),
+    SinkSpec("foreach-batch", "s3a://lake/t", False, "orders"),
+])  # fmt: skip
 
 
 @st.composite
@@ -114,6 +120,8 @@ def job_specs(
         verify=draw(st.sampled_from(["entries", "digests", "none"])),
         planned_batch=draw(st.sampled_from(["keep", "drop"])),
         kafka=None if flink else draw(KAFKAS),
+        sink=None if flink else draw(SINKS),
+        also=() if flink else draw(st.sampled_from([(), ("mine",), ("a b/c", "${A}")])),
         keep=tuple(draw(st.lists(st.sampled_from(["owner", "permissions"]), max_size=2, unique=True))),
         waive=tuple(draw(st.lists(st.sampled_from(WAIVERS), max_size=2, unique=True))),
         flink=draw(flink_jobs(place, number)) if flink else None,

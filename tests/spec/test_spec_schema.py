@@ -11,7 +11,7 @@ import pytest
 
 from stateshift.errors import SpecError
 from stateshift.spec import parse_spec, schema_text, spec_schema
-from stateshift.spec.keys import CLUSTER, DATA, HASH, JOB, KAFKA, OPERATOR, SPEC, STOP, SUBMIT, THROTTLE, fold
+from stateshift.spec.keys import CLUSTER, DATA, HASH, JOB, KAFKA, OPERATOR, SINK, SPEC, STOP, SUBMIT, THROTTLE, fold
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 EXAMPLES = sorted(path for path in (CONFIGS / "examples").glob("*.json") if ".dataflow." not in path.name)
@@ -75,7 +75,7 @@ def test_no_complaint_repeats_a_secret(path: Path) -> None:
     assert "hunter2" not in json.dumps(error.value.as_json())
 
 
-@pytest.mark.parametrize("keys", [SPEC, JOB, CLUSTER, DATA, HASH, KAFKA, OPERATOR, STOP, SUBMIT, THROTTLE])
+@pytest.mark.parametrize("keys", [SPEC, JOB, CLUSTER, DATA, HASH, KAFKA, OPERATOR, SINK, STOP, SUBMIT, THROTTLE])
 def test_no_two_keys_of_an_object_fold_to_the_same_name(keys: Any) -> None:
     names = [fold(each) for key in keys.all for each in key.names]
     assert len(names) == len(set(names))
