@@ -127,7 +127,17 @@ DAMAGES: dict[str, Damage] = {
     # a truncation
     "half a snapshot": Damage(HDFS, SNAPSHOT, half, "ends early"),
     "half an SST": Damage(ROCKS, SST, half, "bytes is .* long|cut off"),
-    "half a zip": Damage(ROCKS, ZIP, half, "no readable zip"),
+    "half a zip": Damage(ROCKS, ZIP, half, "ends inside of"),
+    "the last byte of a zip": Damage(ROCKS, ZIP, lambda c: c[:-1], "ends early"),
+    "a bit of a zip's local header": Damage(
+        ROCKS, ZIP, lambda c: c[:6] + bytes((c[6] ^ 1,)) + c[7:], "encrypted", 0),
+    "a bit of the second file's header in a zip": Damage(
+        ROCKS, ZIP, lambda c: flipped(c.index(b"PK\3\4", 1))(c), "lists . files, and 1 can be read"),
+    "a bit of a file's sizes in a zip": Damage(
+        ROCKS, ZIP, lambda c: flipped(c.index(b"PK\7\10") + 12)(c), "not the .* it claims"),
+    "a bit of a checksum in a zip's directory": Damage(
+        ROCKS, ZIP, lambda c: flipped(c.index(b"PK\1\2") + 16)(c), "damaged where Spark does not look", None,
+        level="warn"),
     "half a changelog": Damage(FORMAT2, CHANGELOG, half, "ends early"),
     "half an offset log": Damage(HDFS, "offsets/5", half, "is not JSON|names no source"),
     "half a schema": Damage(HDFS, SCHEMA, half, "ends early"),

@@ -162,13 +162,13 @@ def overlapping(count: int) -> bytes:
 def test_a_zip_whose_files_lie_over_each_other_is_refused() -> None:
     content = overlapping(1000)
     for read in (rocksdb.decode_zip, rocksdb.check_zip):
-        with little(), pytest.raises(FormatError, match="lie over each other"):
+        with little(), pytest.raises(FormatError, match="lists 1001 files, and 2 can be read"):
             read(content)
 
 
 def test_metadata_that_expands_a_thousand_times_is_refused() -> None:
     content = zipped(("metadata", b'v1\n{"sstFiles":[' + b"[]," * 5_000_000 + b"1]}"))
-    with little(), pytest.raises(FormatError, match="metadata of 15000"):
+    with little(), pytest.raises(FormatError, match="'metadata' in it expands to"):
         rocksdb.decode_zip(content)
 
 

@@ -19,9 +19,7 @@ import io
 import re
 import struct
 import zipfile
-import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -36,10 +34,10 @@ from stateshift.formats.spark.text import (
     half_pairs,
     number_of,
 )
+from stateshift.formats.spark.zip_stream import Member, ZipFiles, read_zip
 
 VERSIONS = (1, 2)
 METADATA = "metadata"
-MEMBERS_MAX = 10_000
 MEMBER_BYTES_MAX = 64 * 1024 * 1024
 
 # How often its own size a member may hold: metadata lists names with random parts, which hardly compress; deflate
@@ -77,39 +75,38 @@ class RocksDBSnapshot:
 
 
 def decode_zip(content: bytes) -> RocksDBSnapshot:
-    """What the zip's metadata says; everything else in it is RocksDB's own."""
-    with _opened(content) as archive:
-        member, metadata = _metadata(archive)
-        try:
-            return decode_snapshot_metadata(metadata)
-        except FormatError as error:  # its bytes are not the zip's: they are compressed there
-            at = "" if error.offset is None else f" (at byte {error.offset} of {METADATA})"
-            start = min(member.header_offset, len(content))
-            raise type(error)(error.fact + at, None, start, hint=error.hint) from error
-
-
-def check_zip(content: bytes) -> None:
-    """Read every member to its end: RocksDB is handed all of them."""
-    with _opened(content) as archive:
-        bad = archive.testzip()
-        if bad is not None:
-            start = archive.getinfo(bad).header_offset
-            raise FormatError(f"{_WHAT} is damaged: {bad[:80]!r} in it does not have its checksum", None, start)
-
-
-@contextmanager
-def _opened(content: bytes) -> Iterator[zipfile.ZipFile]:
-    """The zip, its members checked; whatever Python's reader says of damaged ones in our words."""
+    """What the zip's metadata says, once every file in the zip has been read as Spark reads it."""
+    files = _files(content)
+    metadata = _metadata(files)
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            _check_room(archive, len(content))
-            _check_members(archive)
-            yield archive
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, ValueError, RuntimeError) as error:
-        # It quotes whatever it found in the place of a name.
-        raise FormatError(f"{_WHAT} is no readable zip: {str(error)[:200]}", None, len(content)) from error
-    except (OSError, IndexError, OverflowError, struct.error) as error:
-        raise FormatError(f"{_WHAT} is a damaged zip: {error}", None, len(content)) from error
+        return decode_snapshot_metadata(metadata.content)
+    except FormatError as error:  # its bytes are not the zip's: they are compressed there
+        at = "" if error.offset is None else f" (at byte {error.offset} of {METADATA})"
+        raise type(error)(error.fact + at, None, metadata.offset, hint=error.hint) from error
+
+
+def check_zip(content: bytes) -> tuple[str, ...]:
+    """Read every file of the zip to its end: RocksDB is handed all of them. Return what its directory, which Spark
+    does not read, says wrongly of them."""
+    return _files(content).doubts
+
+
+def _files(content: bytes) -> ZipFiles:
+    files = read_zip(content, _kept, _ratio_max)
+    for member in files.members:
+        _check_member(member)
+    return files
+
+
+def _kept(name: str) -> int:
+    """Metadata is read, and a write-ahead log: what goes beyond the first block of one we have no file of."""
+    if name == METADATA:
+        return MEMBER_BYTES_MAX
+    return _LOG_BLOCK + 1 if name.endswith(".log") else 0
+
+
+def _ratio_max(name: str) -> int:
+    return METADATA_RATIO_MAX if name == METADATA else DEFLATE_RATIO_MAX
 
 
 def encode_zip(snapshot: RocksDBSnapshot, members: Mapping[str, bytes] = _NO_MEMBERS) -> bytes:
@@ -157,36 +154,20 @@ def _text(snapshot: RocksDBSnapshot) -> str:
     return encode_object(plain)
 
 
-def _check_room(archive: zipfile.ZipFile, size: int) -> None:
-    """Members that lie over each other, or claim what deflate cannot hold, are a bomb: small, and no end to it."""
-    members = archive.infolist()
-    if len(members) > MEMBERS_MAX:
-        raise FormatError(f"{_WHAT} holds {len(members)} files", None, 0)
-    if sum(member.compress_size for member in members) > size:
-        raise FormatError(f"{_WHAT} holds files that lie over each other", None, 0)
-    for member in members:
-        if not 0 <= member.header_offset < size:
-            raise FormatError(f"{_WHAT} lists {member.filename[:80]!r} where it has no bytes", None, size)
-        if member.file_size > DEFLATE_RATIO_MAX * member.compress_size + 64:
-            claim = f"{member.filename[:80]!r} of {member.file_size} bytes in {member.compress_size}"
-            raise FormatError(f"{_WHAT} holds a file that cannot be: {claim}", None, member.header_offset)
+def _check_member(member: Member) -> None:
+    name = member.name
+    if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name:
+        fact = f"{_WHAT} holds a file with a name that climbs out: {name[:80]!r}"
+        raise FormatError(fact, None, member.offset)
+    if name.endswith(".log") and not _is_without_writes(member):
+        raise FormatError(f"{_WHAT} holds a write-ahead log with writes in it", None, member.offset)
 
 
-def _check_members(archive: zipfile.ZipFile) -> None:
-    for member in archive.infolist():
-        name = member.filename
-        if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name:
-            fact = f"{_WHAT} holds a file with a name that climbs out: {name[:80]!r}"
-            raise FormatError(fact, None, member.header_offset)
-        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise FormatError(f"{_WHAT} holds a file compressed as Java never does", None, member.header_offset)
-        # What goes beyond the first block of a log we have no file of.
-        if name.endswith(".log") and (member.file_size > _LOG_BLOCK or not _is_without_writes(archive.read(member))):
-            raise FormatError(f"{_WHAT} holds a write-ahead log with writes in it", None, member.header_offset)
-
-
-def _is_without_writes(log: bytes) -> bool:
+def _is_without_writes(member: Member) -> bool:
     """Whether a write-ahead log holds nothing but batches of no writes."""
+    log = member.content
+    if member.size > _LOG_BLOCK:
+        return False
     for start in range(0, len(log), _BATCH.size):
         if start + _BATCH.size > len(log):
             return False
@@ -197,15 +178,14 @@ def _is_without_writes(log: bytes) -> bool:
     return True
 
 
-def _metadata(archive: zipfile.ZipFile) -> tuple[zipfile.ZipInfo, bytes]:
-    found = [member for member in archive.infolist() if member.filename == METADATA]
+def _metadata(files: ZipFiles) -> Member:
+    found = [member for member in files.members if member.name == METADATA]
     if len(found) != 1:
         raise FormatError(f"{_WHAT} holds {'more than one' if found else 'no'} {METADATA}", None, 0)
-    size, room = found[0].file_size, METADATA_RATIO_MAX * found[0].compress_size + 4096
-    if size > min(MEMBER_BYTES_MAX, room):
-        fact = f"{_WHAT} has metadata of {size} bytes, which Spark's never are"
-        raise FormatError(fact, None, found[0].header_offset)
-    return found[0], archive.read(found[0])
+    if found[0].size > MEMBER_BYTES_MAX:
+        fact = f"{_WHAT} has metadata of {found[0].size} bytes, which Spark's never are"
+        raise FormatError(fact, None, found[0].offset)
+    return found[0]
 
 
 def _tables(plain: dict[str, Any], start: int) -> tuple[Table, ...]:

@@ -112,16 +112,26 @@ def _logs(storage: Storage, image: Image) -> Iterator[Finding]:
             yield Finding("refuse", f"{error.fact}: a restart reads it", path=path)
 
 
+def _doubts(path: str, doubts: tuple[str, ...]) -> Iterator[Finding]:
+    """One warning for all that a zip's directory says wrongly: Spark reads the files before it, which are whole."""
+    if doubts:
+        more = f", and {len(doubts) - 1} more" if len(doubts) > 1 else ""
+        fact = f"{path} is damaged where Spark does not look: {doubts[0]}{more}; its files are whole"
+        yield Finding("warn", fact, hint=f"other programs may not open {path}", path=path)
+
+
 def _archives(storage: Storage, image: Image) -> Iterator[Finding]:
-    """Zips whole: of theirs we decode the metadata alone, but Spark hands RocksDB all the rest."""
+    """Zips whole, as Spark reads them before it hands RocksDB what is in them."""
     for path in image.needed:
         if path.endswith(".zip"):
             try:
-                rocksdb.check_zip(storage.read(path, sidecars.ZIP_MAX))
+                doubts = rocksdb.check_zip(storage.read(path, sidecars.ZIP_MAX))
             except FormatError as error:
                 yield _damaged(path, error)
             except MissingFile:
                 continue  # said already
+            else:
+                yield from _doubts(path, doubts)
 
 
 def _state(

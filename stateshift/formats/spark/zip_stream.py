@@ -1,0 +1,311 @@
+"""Zips, read as Java's ZipInputStream reads them: front to back, by the headers that stand before the files.
+
+    file        "PK" 03 04 | version u16 | flags u16 | method u16 | time u32 | crc u32 | stored size u32 | size u32
+                | name length u16 | extra length u16 | name | extra | data [| descriptor]
+    descriptor  ["PK" 07 08 |] crc u32 | stored size u32 | size u32      flag 8; the sizes are u64 beyond 4 GiB
+    directory   "PK" 01 02 | made by u16 | version u16 | flags u16 | method u16 | time u32 | crc u32 | stored size u32
+                | size u32 | name length u16 | extra length u16 | comment length u16 | disk u16 | attributes u16, u32
+                | where the file stands u32 | name | extra | comment     one a file, behind all files
+    end         "PK" 05 06 | disk u16 | disk u16 | files here u16 | files u16 | directory's size u32 | place u32
+                | comment length u16 | comment
+
+All of it little-endian. Spark unzips a snapshot with ZipInputStream, which never looks at the directory: what decides
+whether it can is the first line above, and what `inflate` says. Its rules, in its order (OpenJDK, ZipInputStream:
+readLOC, read, readEnd):
+
+    no header's signature, or fewer than 30 bytes     no more files: that is all there is
+    the name is not UTF-8                             refused
+    flag 1, encrypted                                 refused
+    flag 8 on a file that is not deflated             refused
+    a method that is neither 0 nor 8                  refused
+    method 0                                          `size` bytes; CRC-32 checked unless there are none
+    method 8                                          up to deflate's own end; size, stored size and CRC-32 checked
+    zip64's extra field                               counts where a size in the header is 0xFFFFFFFF
+
+A header whose signature is damaged is no error to Java: the files from there on are missing. So the directory says how
+many there are, and what they are called. A zip is refused where it says otherwise, or is cut off: then nobody can tell
+whether a file is missing. Whatever else the directory says wrongly, Java does not notice: `doubts` names it.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from stateshift.errors import FormatError
+
+MEMBERS_MAX = 10_000
+
+STORED, DEFLATED = 0, 8
+
+_WHAT = "a zip"
+_FILE, _DIRECTORY, _END = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06"
+_DESCRIPTOR = b"PK\x07\x08"
+_HEADER = struct.Struct("<4s5H3L2H")
+_ENTRY = struct.Struct("<4s6H3L5H2L")
+_TAIL = struct.Struct("<4s4H2LH")
+_ENCRYPTED, _DESCRIBED = 1, 8
+_FOUR_GIB = 0xFFFFFFFF
+_ZIP64 = 1
+_PIECE = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One file of a zip. `content` is as much of it as was asked for."""
+
+    name: str
+    offset: int
+    method: int
+    crc: int
+    stored: int
+    size: int
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ZipFiles:
+    """The files in their order, and what the directory says wrongly of them."""
+
+    members: tuple[Member, ...]
+    doubts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Header:
+    """What stands before a file. `data` is where its bytes begin."""
+
+    name: str
+    offset: int
+    flags: int
+    method: int
+    crc: int
+    stored: int
+    size: int
+    data: int
+
+    @property
+    def shown(self) -> str:
+        return repr(self.name[:80])
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """A file's bytes as they came out: `end` is where the ones it is stored in end."""
+
+    crc: int
+    size: int
+    end: int
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """What the directory says of a file."""
+
+    name: bytes
+    crc: int
+    stored: int
+    size: int
+    offset: int
+
+
+# How many bytes of a file are kept, by its name; and how often its stored size a file may hold.
+Kept = Callable[[str], int]
+Ratio = Callable[[str], int]
+
+
+def read_zip(content: bytes, kept: Kept, ratio_max: Ratio) -> ZipFiles:
+    """The files that Java finds in a zip, each read to its end; refused where Java refuses it, or finds fewer."""
+    members: list[Member] = []
+    position = 0
+    while (header := _header(content, position)) is not None:
+        if len(members) == MEMBERS_MAX:
+            raise FormatError(f"{_WHAT} holds more than {MEMBERS_MAX} files", None, position)
+        member, position = _member(content, header, kept(header.name), ratio_max(header.name))
+        members.append(member)
+    if not members:
+        raise FormatError(f"{_WHAT} does not begin with a file", None, 0)
+    return ZipFiles(tuple(members), _doubts(content, members, position))
+
+
+# ---- files, as Java reads them
+
+
+def _header(content: bytes, start: int) -> _Header | None:
+    """The header that stands here, None where there is none."""
+    if len(content) - start < _HEADER.size or content[start : start + 4] != _FILE:
+        return None
+    fields = _HEADER.unpack_from(content, start)
+    flags, method = fields[2], fields[3]
+    name_end = start + _HEADER.size + fields[9]
+    data = name_end + fields[10]
+    if data > len(content):
+        raise FormatError(f"{_WHAT} ends inside of a file's header", None, len(content))
+    try:
+        name = content[start + _HEADER.size : name_end].decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{_WHAT} holds a file whose name is not UTF-8", None, start) from error
+    if flags & _ENCRYPTED:
+        raise FormatError(f"{_WHAT} holds {name[:80]!r} encrypted", None, start)
+    if method not in (STORED, DEFLATED):
+        fact = f"{_WHAT} holds {name[:80]!r} in the unknown compression method {method}"
+        raise FormatError(fact, None, start)
+    if flags & _DESCRIBED and method != DEFLATED:
+        raise FormatError(f"{_WHAT} holds {name[:80]!r} stored with a descriptor", None, start)
+    stored, size = fields[7], fields[8]
+    if not flags & _DESCRIBED and _FOUR_GIB in (stored, size):
+        size, stored = _sizes_64(content[name_end:data], size, stored)
+    return _Header(name, start, flags, method, fields[6], stored, size, data)
+
+
+def _sizes_64(extra: bytes, size: int, stored: int) -> tuple[int, int]:
+    """Size and stored size as zip64's extra field has them; what is not whole in it is skipped."""
+    position = 0
+    while position + 4 < len(extra):
+        tag, length = struct.unpack_from("<HH", extra, position)
+        position += 4
+        if position + length > len(extra):
+            break
+        if tag == _ZIP64 and length >= 16:
+            size, stored = struct.unpack_from("<QQ", extra, position)
+        position += length
+    return size, stored
+
+
+def _member(content: bytes, header: _Header, kept: int, ratio_max: int) -> tuple[Member, int]:
+    """The file behind a header, and where it ends."""
+    if header.method == STORED:
+        data = _stored(content, header, kept)
+        crc, stored, size, end = header.crc, header.size, header.size, data.end
+        unchecked = size == 0
+    else:
+        data = _inflated(content, header, kept, ratio_max)
+        crc, stored, size, end = _said(content, header, data)
+        unchecked = False
+    if size != data.size:
+        fact = f"{_WHAT}: {header.shown} in it has {data.size} bytes, not the {size} it claims"
+        raise FormatError(fact, None, header.offset)
+    if header.method == DEFLATED and stored != data.end - header.data:
+        fact = f"{_WHAT}: {header.shown} in it takes {data.end - header.data} bytes, not the {stored} it claims"
+        raise FormatError(fact, None, header.offset)
+    if crc != data.crc and not unchecked:
+        raise FormatError(f"{_WHAT}: {header.shown} in it does not have its checksum", None, header.offset)
+    found = Member(
+        header.name, header.offset, header.method, data.crc, data.end - header.data, data.size, data.content
+    )  # fmt: skip
+    return found, end
+
+
+def _stored(content: bytes, header: _Header, kept: int) -> _Data:
+    end = header.data + header.size
+    if end > len(content):
+        raise FormatError(f"{_WHAT} ends inside of {header.shown}", None, len(content))
+    data = memoryview(content)[header.data : end]
+    return _Data(zlib.crc32(data), header.size, end, bytes(data[:kept]))
+
+
+def _inflated(content: bytes, header: _Header, kept: int, ratio_max: int) -> _Data:
+    """What deflate makes of the bytes, piece by piece: a file may be longer than memory."""
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    position, crc, size = header.data, 0, 0
+    held: list[bytes] = []
+    waiting = b""
+    while not inflater.eof:
+        if not waiting:
+            waiting = content[position : position + _PIECE]
+            position += len(waiting)
+        try:
+            piece = inflater.decompress(waiting, _PIECE)
+        except zlib.error as error:
+            raise FormatError(f"{_WHAT}: {header.shown} in it is damaged", None, header.offset) from error
+        if not piece and not waiting and not inflater.eof:
+            raise FormatError(f"{_WHAT} ends inside of {header.shown}", None, len(content))
+        waiting = inflater.unconsumed_tail
+        crc = zlib.crc32(piece, crc)
+        if size < kept:
+            held.append(piece[: kept - size])
+        size += len(piece)
+        consumed = position - len(waiting) - header.data
+        if size > ratio_max * consumed + 4096:
+            fact = f"{_WHAT}: {header.shown} in it expands to {size} bytes from {consumed}"
+            raise FormatError(fact, None, header.offset)
+    return _Data(crc, size, position - len(inflater.unused_data), b"".join(held))
+
+
+def _said(content: bytes, header: _Header, data: _Data) -> tuple[int, int, int, int]:
+    """Checksum, stored size and size as they are claimed, and where the file ends."""
+    if not header.flags & _DESCRIBED:
+        return header.crc, header.stored, header.size, data.end
+    large = max(data.size, data.end - header.data) > _FOUR_GIB
+    fields = struct.Struct("<LQQ" if large else "<LLL")
+    if data.end + 4 + fields.size > len(content):  # Java reads the longer form, and puts back what is too much
+        raise FormatError(f"{_WHAT} ends inside of the descriptor of {header.shown}", None, len(content))
+    start = data.end
+    if content[start : start + 4] == _DESCRIPTOR:
+        start += 4
+    crc, stored, size = fields.unpack_from(content, start)
+    return crc, stored, size, start + fields.size
+
+
+# ---- the directory behind them, which Java does not read
+
+
+def _doubts(content: bytes, members: list[Member], end: int) -> tuple[str, ...]:
+    """What the directory says wrongly of the files before it; refused where it leaves open which files there are."""
+    listed = list(_directory(content, end))
+    names = [member.name.encode("utf-8") for member in members]
+    told = [one.name for one in listed]
+    counted = _counted(content, end)
+    if counted is None:
+        raise FormatError(f"{_WHAT} ends early: the end of its directory is cut off", None, len(content))
+    if told == names:
+        doubts = [doubt for member, one in zip(members, listed, strict=True) for doubt in _differs(member, one)]
+        if counted != (len(members), end):
+            doubts.append("the end of its directory is damaged")
+        return tuple(doubts)
+    if told == names[: len(told)] and counted == (len(members), end):
+        return (f"its directory is damaged behind {len(told)} of {len(members)} files",)
+    different = next((n for n, (one, other) in enumerate(zip(told, names, strict=False)) if one != other), None)
+    if different is not None:
+        member, name = members[different], told[different].decode("utf-8", "replace")
+        fact = f"{_WHAT} calls a file {member.name[:80]!r}, and {name[:80]!r} in its directory"
+        raise FormatError(fact, None, member.offset)
+    if counted[0] != len(members):
+        fact = f"{_WHAT} lists {counted[0]} files, and {len(members)} can be read one behind the other"
+        raise FormatError(fact, None, end)
+    raise FormatError(f"{_WHAT} has a damaged directory", None, end)
+
+
+def _differs(member: Member, listed: _Listed) -> Iterator[str]:
+    """What of a file the directory has otherwise. Beyond 4 GiB the values stand elsewhere, and are not compared."""
+    pairs = {
+        "checksum": (member.crc, listed.crc),
+        "size": (member.size, listed.size),
+        "stored size": (member.stored, listed.stored),
+        "place": (member.offset, listed.offset),
+    }
+    for what, (found, told) in pairs.items():
+        if told not in (found, _FOUR_GIB):
+            yield f"its directory has another {what} of {member.name[:80]!r}"
+
+
+def _directory(content: bytes, start: int) -> Iterator[_Listed]:
+    """The entries that stand here one behind the other."""
+    while len(content) - start >= _ENTRY.size and content[start : start + 4] == _DIRECTORY:
+        fields = _ENTRY.unpack_from(content, start)
+        name = start + _ENTRY.size
+        name_end = name + fields[10]
+        yield _Listed(content[name:name_end], fields[7], fields[8], fields[9], fields[16])
+        start = name_end + fields[11] + fields[12]
+
+
+def _counted(content: bytes, directory: int) -> tuple[int, int] | None:
+    """How many files there are and where the directory begins, as the end of the zip says; None without one."""
+    start = content.rfind(_END, directory)
+    if start < 0 or len(content) - start < _TAIL.size:
+        return None
+    fields = _TAIL.unpack_from(content, start)
+    return fields[4], fields[6]
