@@ -11,8 +11,8 @@ id, and whoever knows the tag finds it.
                  drain and format (canonical or native) of the savepoint it is stopped with, which a request tells
 
 The submission's location is the savepoint that the job is restored from; empty, it starts with nothing. It also stands
-wherever `{checkpoint}` does in an argument, as the job and the tag do (IS-6). Its claim is always Flink's to leave the
-files alone: with `claim` it would delete them, and they may be the only copy.
+wherever `{checkpoint}` does in an argument or a value of `flink_configuration`, as the job and the tag do (IS-6). Its
+claim is always Flink's to leave the files alone: with `claim` it would delete them, and they may be the only copy.
 
 While something is waited for, Flink may be silent for `outage_seconds`: its JobManager may be started anew.
 `application` says that this is a cluster of one application, which goes when the application has ended; it takes no

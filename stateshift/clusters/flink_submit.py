@@ -17,7 +17,7 @@ from typing import Any
 from stateshift.clusters.flink_calls import FlinkCalls
 from stateshift.clusters.flink_sql_submit import complaints_about_sql, sql_ready
 from stateshift.clusters.flink_values import release_of, texts_of
-from stateshift.clusters.noted import filled
+from stateshift.clusters.noted import filled, filled_values
 from stateshift.clusters.options import ARGUMENTS, COUNT, FLAG, SETTINGS, TEXT, read_options, settings
 from stateshift.clusters.protocol import Submission
 from stateshift.errors import ClusterError, Complaint, SpecError
@@ -71,7 +71,8 @@ def run_body(
 ) -> dict[str, Any]:
     """What Flink is told. It ignores words that it does not know: what a version lacks is refused here."""
     release = release_of(version)
-    configuration = {**settings(cluster.get("flink_configuration")), **settings(given.get("flink_configuration"))}
+    configured = {**settings(cluster.get("flink_configuration")), **settings(given.get("flink_configuration"))}
+    configuration = filled_values(configured, submission)
     for option, since, asked in (("flink_configuration", (1, 17), configuration), ("claim_mode", (1, 15), True)):
         if asked and release < since:
             fact = f'Flink {version} does not know "{option}": it came with {since[0]}.{since[1]}'

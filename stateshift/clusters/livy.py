@@ -9,7 +9,8 @@ time: TAG@PLACE. The place is a digest of the location, by which any run finds t
                  graceful_seconds
 
 The image's location is handed over as `spark.stateshift.checkpoint`, which `stateshift.job` reads, beside
-`spark.stateshift.job` and `.tag`; and wherever `{checkpoint}`, `{job}` or `{tag}` stands in an argument (IS-6).
+`spark.stateshift.job` and `.tag`; and wherever `{checkpoint}`, `{job}` or `{tag}` stands in an argument or a value of
+`conf` (IS-6).
 
 An answer may be lost, and we may be killed, after Livy has taken a batch. So what is begun is written down first, and
 until `settle_seconds` later a batch that Livy does not list may still appear: `find` waits for that long before it says
@@ -31,7 +32,7 @@ from typing import Any
 from stateshift.clusters.credentials import AUTHENTICATION
 from stateshift.clusters.hosts import host_of
 from stateshift.clusters.livy_calls import Batch, LivyCalls
-from stateshift.clusters.noted import Notes, Stopping, filled, handed_over, reached_at
+from stateshift.clusters.noted import Notes, Stopping, filled, filled_values, handed_over, reached_at
 from stateshift.clusters.options import (
     ARGUMENTS,
     COUNT,
@@ -197,7 +198,7 @@ class Livy:
         return next(iter([*alive[-1:], *found[-1:]]), None)
 
     def _body(self, submission: Submission, given: Mapping[str, Any]) -> dict[str, Any]:
-        conf = {**texts(self.options.get("conf")), **texts(given.get("conf"))}
+        conf = filled_values({**texts(self.options.get("conf")), **texts(given.get("conf"))}, submission)
         return {
             "file": given["application"],
             "name": f"{submission.tag}@{_place(submission.location)}",

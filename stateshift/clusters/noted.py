@@ -83,6 +83,11 @@ def filled(argument: str, submission: Submission) -> str:
     return argument
 
 
+def filled_values(values: Mapping[str, str], submission: Submission) -> dict[str, str]:
+    """Settings, with the same replaced in their values."""
+    return {key: filled(value, submission) for key, value in values.items()}
+
+
 def told_of(submission: Submission) -> Mapping[str, str]:
     return {"checkpoint": submission.location, "job": submission.job, "tag": submission.tag}
 

@@ -81,9 +81,11 @@ def check_cluster(spec: ClusterSpec) -> dict[str, Any]:
     return read_options(spec.options, KINDS[spec.kind], pointer)
 
 
-def check_submit(cluster: ClusterSpec, options: Mapping[str, Any], pointer: str) -> None:
+def check_submit(
+    cluster: ClusterSpec, options: Mapping[str, Any], pointer: str, connection: str | None = None
+) -> None:
     """Whether this cluster would understand how a job is to be submitted: asked before anything moves. Commands and
-    people get whatever the spec says."""
+    people get whatever the spec says. `connection` overrides where the cluster is reached."""
     if cluster.kind == "flink_rest" and cluster.options.get("application"):
         way_out = "a session cluster; or nothing here, and it is started by hand"
         raise SpecError((Complaint(pointer, one_application(cluster.name), None, way_out),))
@@ -93,6 +95,7 @@ def check_submit(cluster: ClusterSpec, options: Mapping[str, Any], pointer: str)
         read_options(options, _SUBMITTING[cluster.kind], pointer)
     if cluster.kind == "spark_submit":
         spark_submit.refuse_missing(options, pointer)
+        spark_submit.refuse_impossible(cluster.options, options, pointer, connection)
 
 
 def _escaped(name: str) -> str:

@@ -9,8 +9,10 @@ variables in the shell that runs stateshift.
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 from stateshift.spec.location import NoLocation, normal, relation
@@ -32,6 +34,28 @@ def of_job(job: str, location: str) -> tuple[int, ...]:
     return _with_environment(
         lambda e: e.get("STATESHIFT_JOB") == job and _same(e.get("STATESHIFT_CHECKPOINT", ""), location)
     )
+
+
+def of_spark_naming(job: str, location: str) -> tuple[int, ...]:
+    """Spark's processes, of any user, whose command line has this job's name or location in it, and whose environment
+    does not say which job they are."""
+    ours, path = _ancestors(os.getpid()), re.escape(location.removeprefix("file://").rstrip("/"))
+    place = re.compile(rf"(?:^|[=:,/])/*{path.lstrip('/')}(?:/|$)")
+
+    def names_it(words: list[str]) -> bool:
+        if ("--name", job) in pairwise(words) or f"spark.app.name={job}" in words:
+            return True
+        return any(place.search(word) for word in words)
+
+    found = []
+    for process in _PROC.glob("[0-9]*"):
+        words = _command_line(process)
+        spark = any(word.startswith("org.apache.spark.deploy.") for word in words)
+        if not spark or int(process.name) in ours or "STATESHIFT_CHECKPOINT" in _environment(process):
+            continue
+        if names_it(words) and _began(int(process.name)) is not None:
+            found.append(int(process.name))
+    return tuple(sorted(found))
 
 
 def of_pid_file(path: str) -> tuple[int, ...]:
@@ -68,6 +92,13 @@ def _with_environment(wanted: Callable[[Mapping[str, str]], bool]) -> tuple[int,
         if pid not in ours and wanted(_environment(process)) and _began(pid) is not None:
             found.append(pid)
     return tuple(sorted(found))
+
+
+def _command_line(process: Path) -> list[str]:
+    try:
+        return [os.fsdecode(word) for word in (process / "cmdline").read_bytes().split(b"\0")]
+    except OSError:  # it ended while we looked
+        return []
 
 
 def _environment(process: Path) -> Mapping[str, str]:

@@ -1,20 +1,28 @@
-"""Spark jobs on this machine: `spark-submit` in client mode, with any master URL.
+"""Spark jobs that this machine's `spark-submit` starts, with any master URL.
 
-    <state_dir>/<tag>.log, .lock, .pid, .exit     see `detached`; the process is the driver
+    <state_dir>/<tag>.log, .lock, .pid, .exit     see `detached`; the process is the driver, or its launcher
+    <state_dir>/<tag>.deployed, .ended            of a driver in the cluster: see `spark_deploy`
+    <state_dir>/<location>.source.json            which processes of a job that we did not submit were stopped
 
-    options      master, conf, spark_submit, java_home, java_options, environment, state_dir, pid_file, seconds_max,
-                 graceful_seconds, kill_seconds
-    submission   application (needed), arguments, conf, py_files, environment, cwd
+    options      master, deploy_mode (client or cluster), conf, spark_submit, java_home, java_options, environment,
+                 state_dir, pid_file, seconds_max, graceful_seconds, kill_seconds
+    submission   application (needed), arguments, conf, deploy_mode, py_files, environment, cwd
     stopping     pid_file, graceful_seconds
 
-A job gets STATESHIFT_TAG, STATESHIFT_JOB and STATESHIFT_CHECKPOINT (its location) in its environment. `find` asks the
-files of the tag. `find_source` asks them too, where there is a tag; else the pid file, else the environments of this
-user's processes on this machine: a job that was started by hand is recognised by the same variables. A job that runs
-elsewhere, or without them, is not seen: it is `absent`.
+A job gets STATESHIFT_TAG, STATESHIFT_JOB and STATESHIFT_CHECKPOINT (its location) in its environment; a driver in the
+cluster, which has another one, is told them as `spark.stateshift.tag`, `.job` and `.checkpoint`. They also stand
+wherever `{tag}`, `{job}` and `{checkpoint}` do in an argument or a value of `conf` (IS-6).
+
+`find` asks the files of the tag. `find_source` asks them too, where there is a tag; else the pid file, else the
+environments of this user's processes on this machine: a job that was started by hand is recognised by the same
+variables. Who is not seen is `absent` only where that can be known. With any master but `local`, the driver may run in
+the cluster, or on the host of somebody else: `unknown`. So is a job that a process of Spark's on this machine names in
+its command line, without the variables.
 
 `stop` writes the marker (see `stopping`) and gives the job `graceful_seconds` to answer it. Who answers has
 the rest of the time to stop between two batches; who does not, or does not end, gets SIGTERM, and SIGKILL after that.
-Being killed is safe too: Spark then repeats the batch it was in.
+Being killed is safe too: Spark then repeats the batch it was in. A driver in the cluster is asked by the marker alone:
+to kill it from here is refused, with the command that does it.
 """
 
 from __future__ import annotations
@@ -26,11 +34,13 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any
 from urllib.parse import unquote
 
-from stateshift.clusters import detached, processes, spark_home
+from stateshift.clusters import detached, processes, spark_deploy, spark_home
 from stateshift.clusters.hosts import host_of_master
+from stateshift.clusters.noted import filled
 from stateshift.clusters.options import (
     ARGUMENTS,
     NEEDED_TEXT,
@@ -43,6 +53,8 @@ from stateshift.clusters.options import (
 )
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.redaction import last_lines, redact
+from stateshift.clusters.spark_deploy import DEPLOY_MODE, Deployed
+from stateshift.clusters.spark_notes import DriverNotes
 from stateshift.clusters.stopping import (
     GRACEFUL_SECONDS,
     OpenStorage,
@@ -56,6 +68,7 @@ from stateshift.errors import ClusterError, Complaint, SpecError
 
 CLUSTER_OPTIONS = {
     "master": TEXT,
+    "deploy_mode": DEPLOY_MODE,
     "conf": SETTINGS,
     "spark_submit": TEXT,
     "java_home": TEXT,
@@ -71,6 +84,7 @@ SUBMIT_OPTIONS = {
     "application": NEEDED_TEXT,
     "arguments": ARGUMENTS,
     "conf": SETTINGS,
+    "deploy_mode": DEPLOY_MODE,
     "py_files": TEXTS,
     "environment": SETTINGS,
     "cwd": TEXT,
@@ -90,6 +104,21 @@ def refuse_missing(given: Mapping[str, Any], pointer: str) -> None:
     if not path.is_file():
         raise SpecError((Complaint(f"{pointer}/application", "there is no such file", application,
                                    "a file on this machine, where spark-submit runs"),))  # fmt: skip
+
+
+def refuse_impossible(
+    cluster: Mapping[str, Any], given: Mapping[str, Any], pointer: str, connection: str | None
+) -> None:
+    """A way to run the driver that this master does not have."""
+    mode = spark_deploy.deploy_mode(cluster, given)
+    spark_deploy.refuse_impossible(mode, master_of(cluster, connection), str(given["application"]), pointer)
+
+
+def master_of(cluster: Mapping[str, Any], connection: str | None) -> str:
+    """The connection overrides the cluster's master; `host:port` means a standalone one."""
+    if not connection:
+        return str(cluster.get("master", "local[*]"))
+    return f"spark://{connection}" if ":" in connection and "://" not in connection else connection
 
 
 _KILL_SECONDS = 10.0  # the usual time from SIGTERM to SIGKILL: Spark's shutdown hooks take one or two
@@ -125,6 +154,9 @@ class SparkSubmit:
         stem = self._stem(tag)
         trace = detached.trace(stem)
         id = str(trace.pid) if trace.started else None
+        driver = self._notes.deployed(tag) if trace.started else None
+        if driver is not None:
+            return spark_deploy.status_of(driver, trace, detached.said(stem), self._notes.ended_path(tag).exists())
         if trace.held:
             return JobStatus(JobState.RUNNING if trace.started else JobState.QUEUED, id)
         if not trace.started:
@@ -142,11 +174,28 @@ class SparkSubmit:
         if not processes.visible():
             return JobStatus(JobState.UNKNOWN, None, "this system has no /proc: processes cannot be seen")
         pids = self._processes(request)
-        return JobStatus(JobState.RUNNING, str(pids[0])) if pids else JobStatus(JobState.ABSENT)
+        return JobStatus(JobState.RUNNING, str(pids[0])) if pids else self._unseen(request)
+
+    def _unseen(self, request: StopRequest) -> JobStatus:
+        """Of a job that none of the processes here is: whether that means that it does not run."""
+        if self._stop_options(request).get("pid_file"):
+            return JobStatus(JobState.ABSENT)  # the spec names the process that it is
+        stopped = self._notes.stopped(request)
+        if stopped:
+            return JobStatus(JobState.FINISHED, str(stopped[0]), "stopped")
+        master = self._master(None)
+        if not spark_deploy.is_local(master):
+            why = f"with master {master} its driver may run in the cluster, or be started from another host"
+            return JobStatus(JobState.UNKNOWN, None, f"no process here is it, and {why}")
+        named = processes.of_spark_naming(request.job, request.location)
+        if named:
+            why = f"process {named[0]} names it in its command line, and has no STATESHIFT_JOB and _CHECKPOINT"
+            return JobStatus(JobState.UNKNOWN, str(named[0]), why)
+        return JobStatus(JobState.ABSENT)
 
     def submit(self, submission: Submission) -> str:
         given = read_options(submission.options, SUBMIT_OPTIONS, "/submit")
-        arguments = self._command(submission, given)
+        arguments, driver = self._command(submission, given), self._to_deploy(submission, given)
 
         def attempt() -> str | None:
             status = self.find(submission.tag)
@@ -158,6 +207,7 @@ class SparkSubmit:
                 if lock is None or detached.trace(stem).started:
                     return None  # somebody else is at it, or was: look again
                 forget_marker(submission, self.open_storage)
+                self._notes.submitting(submission, driver)
                 environment = self._environment(submission, given)
                 process = detached.start(stem, arguments, environment, lock, directory=given.get("cwd"))
                 # Others know it by the number that it writes down itself: nobody shall be told of it earlier.
@@ -180,11 +230,20 @@ class SparkSubmit:
                 f"cannot tell whether {request.job} runs: {status.detail}",
                 cluster=self.name,
                 job=request.job,
-                hint="stop it by hand, and use a cluster of kind manual for the source",
+                hint=self._way_to_tell(request.tag),
             )
+        self._notes.stopping(request, self._processes(request))
         if status.state.alive and not self._stop_gracefully(request):
             self._kill(request)
         return self.find_source(request)
+
+    def _way_to_tell(self, tag: str | None) -> str:
+        driver = self._notes.deployed(tag)
+        if tag is None or driver is None:
+            return "stop it by hand, and use a cluster of kind manual for the source"
+        ended = quote(str(self._notes.ended_path(tag)))
+        kill = driver.to_kill(detached.said(self._stem(tag)))
+        return f"end it: {kill}; once it is over: touch {ended}; then: stateshift resume WORKDIR"
 
     def log(self, tag: str, lines_max: int = 50) -> str:
         return last_lines(redact(detached.said(self._stem(tag)), os.environ), lines_max)
@@ -196,6 +255,7 @@ class SparkSubmit:
         return stopped_gracefully(marker, lambda: self._ended(request), patience, self.interrupt)
 
     def _kill(self, request: StopRequest) -> None:
+        self._refuse_to_kill_the_launcher(request)
         self._signal(request, signal.SIGTERM)
         patience = float(self.options.get("kill_seconds", _KILL_SECONDS))
         if wait_for(lambda: self._ended(request) or None, patience, self.interrupt):
@@ -208,6 +268,19 @@ class SparkSubmit:
                 job=request.job,
                 hint=f"look at it: ps -fp {self.find_source(request).id}",
             )
+
+    def _refuse_to_kill_the_launcher(self, request: StopRequest) -> None:
+        """The driver in the cluster would go on without it."""
+        driver = self._notes.deployed(request.tag)
+        if request.tag is None or driver is None or not self.find(request.tag).state.alive:
+            return
+        raise ClusterError(
+            f"{request.job} runs in the cluster ({driver.master}), did not answer the request to stop, and cannot be "
+            "killed from here",
+            cluster=self.name,
+            job=request.job,
+            hint=f"{driver.to_kill(detached.said(self._stem(request.tag)))}; then: stateshift resume WORKDIR",
+        )
 
     def _signal(self, request: StopRequest, number: signal.Signals) -> None:
         """All processes of the job: the group of the one we started, and whatever carries its tag."""
@@ -237,21 +310,32 @@ class SparkSubmit:
         return stop_options(request, self.options, STOP_OPTIONS, SUBMIT_OPTIONS)
 
     def _command(self, submission: Submission, given: Mapping[str, Any]) -> list[str]:
-        command = [str(self._executable()), "--master", self._master(submission.connection), "--deploy-mode", "client"]
+        master, mode = self._master(submission.connection), spark_deploy.deploy_mode(self.options, given)
+        command = [str(self._executable()), "--master", master, "--deploy-mode", mode]
         command += ["--name", submission.job]
-        for key, value in {**settings(self.options.get("conf")), **settings(given.get("conf"))}.items():
-            command += ["--conf", f"{key}={value}"]
+        conf = self._conf(given)
+        if mode == "cluster":
+            conf |= spark_deploy.told_in_conf(master, submission, conf)
+        for key, value in conf.items():
+            command += ["--conf", f"{key}={filled(value, submission)}"]
         if self.options.get("java_options"):
             command += ["--driver-java-options", self.options["java_options"]]
         if given.get("py_files"):
             command += ["--py-files", ",".join(given["py_files"])]
-        return [*command, given["application"], *map(str, given.get("arguments", ()))]
+        arguments = [filled(str(argument), submission) for argument in given.get("arguments", ())]
+        return [*command, given["application"], *arguments]
 
-    def _master(self, reached: str | None) -> str:
-        """The connection overrides the cluster's master; `host:port` means a standalone one."""
-        if not reached:
-            return str(self.options.get("master", "local[*]"))
-        return f"spark://{reached}" if ":" in reached and "://" not in reached else reached
+    def _conf(self, given: Mapping[str, Any]) -> dict[str, str]:
+        return {**settings(self.options.get("conf")), **settings(given.get("conf"))}
+
+    def _to_deploy(self, submission: Submission, given: Mapping[str, Any]) -> Deployed | None:
+        """The driver, where it is to run in the cluster."""
+        if spark_deploy.deploy_mode(self.options, given) == "client":
+            return None
+        return spark_deploy.deployed(self._master(submission.connection), self._conf(given))
+
+    def _master(self, connection: str | None) -> str:
+        return master_of(self.options, connection)
 
     def _environment(self, submission: Submission, given: Mapping[str, Any]) -> dict[str, str]:
         ours = {
@@ -283,3 +367,7 @@ class SparkSubmit:
 
     def _stem(self, tag: str) -> Path:
         return self.state_dir / detached.file_name(tag)
+
+    @property
+    def _notes(self) -> DriverNotes:
+        return DriverNotes(self.state_dir)

@@ -9,7 +9,7 @@
 A `.py` application is run by Spark's own PythonRunner, which spark-submit refuses in this mode and the master does not.
 The image's location is handed over as `spark.stateshift.checkpoint`, which `stateshift.job` reads, beside
 `spark.stateshift.job` and `.tag`; in STATESHIFT_CHECKPOINT, _JOB and _TAG; and wherever `{checkpoint}`, `{job}` or
-`{tag}` stands in an argument (IS-6).
+`{tag}` stands in an argument or a value of `conf` (IS-6).
 
 The master gives each submission a new id, and does not know tags. So what is begun is written down first (`noted`),
 and where the answer was lost the driver is looked for by a digest of the tag in its launch command, which its worker
@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from stateshift.clusters.hosts import host_of
-from stateshift.clusters.noted import Notes, Stopping, filled, handed_over, reached_at, told_of
+from stateshift.clusters.noted import Notes, Stopping, filled, filled_values, handed_over, reached_at, told_of
 from stateshift.clusters.options import ARGUMENTS, COUNT, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS, read_options
 from stateshift.clusters.options import settings as texts
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
@@ -138,8 +138,9 @@ class Standalone:
             driver = calls.driver(str(asked["driver"]))
             return JobStatus(JobState.ABSENT) if driver is None else _status(driver)
         name = asked.get("app_name")
-        wanted = _has(_named(str(name))) if name else _is_source(request)
-        return _seen(_first(calls, calls.drivers(active=True), wanted)[0])
+        wanted, drivers = _has(_named(str(name))) if name else _is_source(request), calls.drivers(active=True)
+        found = _first(calls, drivers, wanted)[0]
+        return _status(found) if found is not None else _unseen(calls, drivers, str(name or request.job))
 
     def submit(self, submission: Submission) -> str:
         given = read_options(submission.options, SUBMIT_OPTIONS, "/submit")
@@ -212,8 +213,7 @@ class Standalone:
         return {
             "spark.app.name": submission.job,
             **({"spark.driver.defaultJavaOptions": _JAVA_OPTIONS} if (version or "").startswith("3.") else {}),
-            **texts(self.options.get("conf")),
-            **texts(given.get("conf")),
+            **filled_values({**texts(self.options.get("conf")), **texts(given.get("conf"))}, submission),
             **texts(sized),
             **handed_over(submission),
             "spark.submit.deployMode": "cluster",
@@ -282,6 +282,18 @@ def _not_found(unseen: list[str]) -> JobStatus:
         return JobStatus(JobState.ABSENT)
     which = f"{', '.join(unseen[:3])}{' …' if len(unseen) > 3 else ''}"
     return JobStatus(JobState.UNKNOWN, None, f"{which} may be it: no worker shows yet how that was launched")
+
+
+def _unseen(calls: StandaloneCalls, drivers: list[Driver], name: str) -> JobStatus:
+    """Of a job that no driver on the cluster is: its driver may run elsewhere (client mode), and its application here.
+    Each driver of this name, as of a job that was moved on, has an application of its own."""
+    applications = calls.applications(name)
+    commands = [calls.launch_command(driver) for driver in drivers] if applications else []
+    ours = [command for command in commands if command is None or _named(name) in command]
+    if len(applications) <= len(ours):
+        return JobStatus(JobState.ABSENT)
+    why = f"application {applications[0]} has its name, and a driver that does not run on the cluster"
+    return JobStatus(JobState.UNKNOWN, applications[0], why)
 
 
 def _of_id(calls: StandaloneCalls, id: str, stopped: bool) -> JobStatus:

@@ -92,6 +92,12 @@ class StandaloneCalls:
         found = [_listed(one, pages, self) for one in listed]
         return sorted(found, key=lambda one: one.submitted, reverse=True)
 
+    def applications(self, name: str) -> list[str]:
+        """The ids of those that run under this name, wherever their drivers do."""
+        told = self._pages.json("GET", f"{self.ui_url}/json/").get("activeapps")
+        running = [one for one in told if isinstance(one, dict)] if isinstance(told, list) else []
+        return [str(one.get("id")) for one in running if one.get("name") == name]
+
     def launch_command(self, driver: Driver) -> str | None:
         """How its worker started it; None where no worker has, or where the worker does not tell."""
         try:

@@ -33,6 +33,7 @@ from stateshift.workdir import Workdir
 LOOKS = 4
 SECONDS_BETWEEN_LOOKS = 0.25
 QUESTIONS_AT_ONCE = 8
+STOPPED = "job-stopped"  # the waiver: somebody has seen that the job does not run
 NO_TAG = "stateshift.nobody-has-submitted-this"
 
 T = TypeVar("T")
@@ -172,13 +173,14 @@ def _asking(job: JobSpec, doors: Doors) -> Iterator[Ask]:
 def _check_submits(spec: Spec, job: JobSpec) -> None:
     """How it is started where it goes, and where it was if that is taken back."""
     number = [one.name for one in spec.jobs].index(job.name)
-    for cluster, submit, key in (
-        (job.target_cluster, job.submit, "submit"), (job.source_cluster, job.source_submit, "source_submit"),
-    ):  # fmt: skip
+    for cluster, submit, key, connection in (
+        (job.target_cluster, job.submit, "submit", job.connection),
+        (job.source_cluster, job.source_submit, "source_submit", None),
+    ):
         if submit is not None and cluster is not None:
             from stateshift.clusters.opening import check_submit
 
-            check_submit(spec.cluster(cluster), submit.options, f"/jobs/{number}/{key}")
+            check_submit(spec.cluster(cluster), submit.options, f"/jobs/{number}/{key}", connection)
 
 
 def _source(spec: Spec, kind: Engine, job: JobSpec, doors: Doors, workdir: Workdir) -> tuple[Storage, Survey]:
@@ -321,7 +323,9 @@ def _cluster_facts(
     ids = {"job_ids": list(job.flink.job_ids)} if job.flink is not None and job.flink.job_ids else {}
     request = StopRequest(job.name, job.source, job.stop.get("tag"), options={**job.stop, **ids})
     status = cluster.find_source(request)
-    found = _findings_of_source(spec.cluster(name), status)
+    found = _findings_of_source(spec.cluster(name), job, status)
+    if status.state is JobState.UNKNOWN and STOPPED in job.waive and _cannot_stop_unseen(spec.cluster(name)):
+        status = replace(status, state=JobState.ABSENT)  # somebody has looked, and says that it is stopped
     if job.mode == "warm" and job.takes_savepoints:
         found += _findings_of_checkpoints(cluster, job)
     return ClusterFacts(name, cluster.kind, cluster.version(), str(status.state), status.id, found)
@@ -336,8 +340,21 @@ def _findings_of_target(cluster: Cluster) -> tuple[Finding, ...]:
     return (Finding("refuse", message, hint="its `find` has to answer for the tag it is asked for: $STATESHIFT_TAG"),)
 
 
-def _findings_of_source(cluster: ClusterSpec, status: JobStatus) -> tuple[Finding, ...]:
-    """A running job that cannot be stopped is better known before than after."""
+def _cannot_stop_unseen(cluster: ClusterSpec) -> bool:
+    """Whether it stops what it sees, and nothing else: people and commands are asked to stop a job that is unknown."""
+    return cluster.kind not in ("manual", "command")
+
+
+def _findings_of_source(cluster: ClusterSpec, job: JobSpec, status: JobStatus) -> tuple[Finding, ...]:
+    """A running job that cannot be stopped is better known before than after; one that nobody sees may run all the
+    same, and would be fenced off while it does."""
+    if job.moves and status.state is JobState.UNKNOWN and _cannot_stop_unseen(cluster):
+        message = f"{cluster.name} cannot tell whether {job.name} runs: {status.detail}"
+        hint = (
+            'say in `stop` which job it is; or make the source a cluster of kind "command" that finds and stops it '
+            f'(such as `yarn application`); or, where it is stopped, "waive": ["{STOPPED}"]'
+        )
+        return (Finding("refuse", message, STOPPED, hint),)
     needed = status.state.alive or status.state is JobState.UNKNOWN
     if cluster.kind == "command" and needed and not cluster.options.get("stop"):
         message = f"{cluster.name} has no command to stop the job with, and the job is {status.state}"

@@ -391,6 +391,7 @@ COLUMN = Keys(
 # What the adapters take besides, told by the schema and carried as given: (key, JSON type, about).
 CLUSTER_OPTIONS = (
     ("master", "string", "spark_submit: the master's URL, such as local[2] or spark://host:7077."),
+    ("deploy_mode", "string", "spark_submit: client (the driver runs on this machine) or cluster."),
     ("spark_submit", "string", "spark_submit: the executable, where it is not on the PATH."),
     ("java_home", "string", "spark_submit: the Java to run with."),
     ("conf", "object", "spark_submit: Spark's configuration for every job."),
@@ -415,6 +416,7 @@ SUBMIT_OPTIONS = (
     ("application", "string", "spark_submit: the Python file or jar."),
     ("arguments", "array", "spark_submit: its arguments."),
     ("conf", "object", "spark_submit: Spark's configuration for this job."),
+    ("deploy_mode", "string", "spark_submit: client or cluster; goes before the cluster's."),
     ("py_files", "array", "spark_submit: Python files it imports."),
     ("jar", "string", "flink_rest: the jar, on this machine."),
     ("jar_id", "string", "flink_rest: the id of a jar that is there."),

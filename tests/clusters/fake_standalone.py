@@ -26,6 +26,7 @@ class FakeStandalone(StandIn):
     started: Counter[str] = field(default_factory=Counter)
     drivers: dict[str, dict[str, Any]] = field(default_factory=dict)
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    applications: list[dict[str, Any]] = field(default_factory=list)
     launches: bool = True
     version: str = "4.3.0"
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -90,6 +91,7 @@ class FakeStandalone(StandIn):
         alive = [driver for driver in every if driver["state"] in ("RUNNING", "SUBMITTED")]
         return {
             "workers": [{"id": "worker-1", "webuiaddress": self.url}],
+            "activeapps": self.applications,
             "activedrivers": alive,
             "completeddrivers": [driver for driver in every if driver not in alive],
         }

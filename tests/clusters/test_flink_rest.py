@@ -50,7 +50,7 @@ def test_a_job_is_started_under_the_id_that_follows_from_its_tag(server: FakeFli
     options = {**ORDERS.options, "entry_class": "Orders", "parallelism": 3, "allow_non_restored_state": True,
                "arguments": ["--from", "{checkpoint}", 7, True, "{tag}"],
                "flink_configuration": {"a.b": True, "c": 1}}  # fmt: skip
-    flink = cluster(server, tmp_path, flink_configuration={"c": "2", "d": "3"})
+    flink = cluster(server, tmp_path, flink_configuration={"c": "2", "d": "{job}"})
     assert flink.submit(replace(ORDERS, options=options)) == job_id(ORDERS.tag)
     assert server.bodies == [
         {
@@ -61,7 +61,7 @@ def test_a_job_is_started_under_the_id_that_follows_from_its_tag(server: FakeFli
             "savepointPath": SAVEPOINT,
             "allowNonRestoredState": True,
             "claimMode": "NO_CLAIM",
-            "flinkConfiguration": {"a.b": "true", "c": "1", "d": "3"},
+            "flinkConfiguration": {"a.b": "true", "c": "1", "d": "orders"},
         }
     ]
 

@@ -83,7 +83,7 @@ def test_each_of_livys_states_is_one_of_ours(server: FakeLivy, tmp_path: Path, w
 def test_the_location_is_handed_over_by_settings_and_by_arguments(server: FakeLivy, tmp_path: Path) -> None:
     arguments = ["--checkpoint", "{checkpoint}", 7]
     options = {"arguments": arguments, "conf": {"spark.x": True}, "num_executors": 2, "class": "A"}
-    livy = cluster(server, tmp_path, proxy_user="etl", conf={"spark.x": "no", "spark.y": 1})
+    livy = cluster(server, tmp_path, proxy_user="etl", conf={"spark.x": "no", "spark.y": "{job}/{tag}"})
     livy.submit(replace(ORDERS, options={**ORDERS.options, **options}))
     assert server.bodies == [
         {
@@ -92,7 +92,7 @@ def test_the_location_is_handed_over_by_settings_and_by_arguments(server: FakeLi
             "args": ["--checkpoint", "hdfs://shop/ck/orders", "7"],
             "conf": {
                 "spark.x": "true",
-                "spark.y": "1",
+                "spark.y": "orders/run-1.orders",
                 "spark.stateshift.checkpoint": "hdfs://shop/ck/orders",
                 "spark.stateshift.job": "orders",
                 "spark.stateshift.tag": "run-1.orders",

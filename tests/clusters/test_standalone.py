@@ -127,7 +127,7 @@ def test_the_location_is_handed_over_by_settings_environment_and_arguments(
 ) -> None:
     options = {"arguments": ["--checkpoint", "{checkpoint}", 7], "conf": {"spark.x": True}, "driver_memory": "1g",
                "py_files": ["a.py", "b.zip"], "environment": {"B": 2}}  # fmt: skip
-    standalone = cluster(server, tmp_path, conf={"spark.x": "no", "spark.y": 1}, environment={"A": 1})
+    standalone = cluster(server, tmp_path, conf={"spark.x": "no", "spark.y": "{tag}"}, environment={"A": 1})
     standalone.submit(replace(ORDERS, options={**ORDERS.options, **options}, environment={"B": "1", "C": "3"}))
     body = server.bodies[0]
     assert body["appResource"] == "file:///jobs/orders.py"
@@ -138,9 +138,28 @@ def test_the_location_is_handed_over_by_settings_environment_and_arguments(
         "STATESHIFT_TAG": "run-1.orders",
     }  # fmt: skip
     told = body["sparkProperties"]
-    assert (told["spark.x"], told["spark.y"], told["spark.driver.memory"]) == ("true", "1", "1g")
+    assert (told["spark.x"], told["spark.y"], told["spark.driver.memory"]) == ("true", ORDERS.tag, "1g")
     assert told["spark.stateshift.checkpoint"] == "hdfs://shop/ck/orders"
     assert told["spark.app.name"] == told["spark.stateshift.job"] == "orders"
+
+
+def test_an_application_whose_driver_runs_elsewhere_is_not_taken_for_absent(
+    server: FakeStandalone, tmp_path: Path
+) -> None:
+    """In client mode the master knows no driver, and knows the application by its name."""
+    standalone = cluster(server, tmp_path)
+    assert standalone.find_source(request()).state is JobState.ABSENT
+    server.applications = [{"id": "app-7", "name": "orders"}, {"id": "app-8", "name": "payments"}]
+    status = standalone.find_source(request())
+    assert (status.state, status.id) == (JobState.UNKNOWN, "app-7")
+    assert standalone.find_source(request(app_name="returns")).state is JobState.ABSENT
+
+
+def test_the_application_of_a_job_that_was_moved_on_is_not_its_sources(server: FakeStandalone, tmp_path: Path) -> None:
+    standalone = cluster(server, tmp_path)
+    standalone.submit(replace(ORDERS, location="hdfs://shop/ck/moved"))
+    server.applications = [{"id": "app-7", "name": "orders"}]
+    assert standalone.find_source(request()).state is JobState.ABSENT
 
 
 @pytest.mark.parametrize(("version", "opened"), [("3.5.9", True), ("4.3.0", False)])
