@@ -1,0 +1,125 @@
+"""Damages golden images, asks `verify --deep` and `apply` about each, and writes down what they missed.
+
+The images, the mutations, the oracle and the judges are tests/damage: the default test and the fuzzing of commands use
+the same. Here is what a person asks for, and the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
+
+import page  # noqa: E402
+
+from tests.damage import images, pool  # noqa: E402
+from tests.damage.mutations import made  # noqa: E402
+from tests.damage.verdicts import FAILURES, Verdict, verdict_of  # noqa: E402
+
+RESULTS = ROOT / "scripts" / "bench" / "results"
+MUTATIONS, FULL = 2_000, 20_000
+
+
+def main() -> int:
+    asked = arguments()
+    if asked.one:
+        return one(asked.one, asked.keep)
+    ids = chosen(asked.mutations, asked.only)
+    verdicts = list(judged(ids, asked.workers, asked.no_apply))
+    lines = page.written(verdicts)
+    print("\n".join(lines))
+    if not asked.only:
+        write(verdicts, lines)
+    if asked.engine:
+        import engines
+
+        return engines.held_against(verdicts, RESULTS) or failed(verdicts)
+    return failed(verdicts)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "scripts/bench/damage", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--full", dest="mutations", action="store_const", const=FULL, default=MUTATIONS,
+                        help=f"{FULL:,} mutations instead of {MUTATIONS:,}")  # fmt: skip
+    parser.add_argument("--mutations", type=int, help="so many")
+    parser.add_argument(
+        "--only",
+        default="",
+        metavar="TEXT",
+        help="images whose names hold this; no page is written",
+    )
+    parser.add_argument("--workers", type=int, default=2, help="processes that judge (default: 2)")
+    parser.add_argument("--no-apply", action="store_true", help="ask `verify --deep` alone")
+    parser.add_argument(
+        "--engine", action="store_true", help="give a sample to a real Spark and a real Flink"
+    )
+    parser.add_argument("--one", metavar="ID", help="one mutation, as it is named in damage.jsonl")
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="with --one: write its files there"
+    )
+    return parser.parse_args()
+
+
+def chosen(mutations: int, only: str) -> list[str]:
+    """So many of every image, rounded up; image by image, since a judge keeps what it has read
+    of one."""
+    names = [name for name in images.names() if only in name]
+    each = -(-mutations // max(len(images.names()), 1))
+    return [f"{name}#{number}" for name in names for number in range(each)]
+
+
+def judged(ids: list[str], workers: int, without_apply: bool) -> Iterable[Verdict]:
+    ask = pool.judge if without_apply else pool.judge_and_apply
+    began = said = time.monotonic()
+    for number, verdict in enumerate(pool.verdicts(ids, workers, ask), 1):
+        if time.monotonic() - said > 15:
+            said = time.monotonic()
+            print(
+                f"{number:,} of {len(ids):,} in {said - began:.0f} s", file=sys.stderr, flush=True
+            )
+        yield verdict
+
+
+def failed(verdicts: Iterable[Verdict]) -> int:
+    verdicts = list(verdicts)
+    wrong = [one for one in verdicts if one.result in FAILURES]
+    return int(bool(wrong) or any(page.is_wrong_apply(one) for one in verdicts))
+
+
+def write(verdicts: list[Verdict], lines: list[str]) -> None:
+    (RESULTS / "damage.md").write_text("\n".join(lines) + "\n")
+    wrong = [one for one in verdicts if one.result in FAILURES or page.is_wrong_apply(one)]
+    again = {one.id: f"./scripts/bench/damage --one '{one.id}'" for one in wrong}
+    rows = [
+        {**one.as_json(), "again": again[one.id]} for one in sorted(wrong, key=lambda one: one.id)
+    ]
+    (RESULTS / "damage.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    print(
+        f"{len(rows):,} failures in {(RESULTS / 'damage.jsonl').relative_to(ROOT)}", file=sys.stderr
+    )
+
+
+def one(id_: str, keep: Path | None) -> int:
+    """Everything about a single mutation."""
+    verdict = verdict_of(id_, with_apply=True)
+    print(json.dumps(verdict.as_json(), indent=2))
+    if keep is not None:
+        name, _, number = id_.rpartition("#")
+        for location, content in made(images.image(name), int(number)).files.items():
+            place = keep / location.removeprefix("file:///")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+        print(f"its files are below {keep}", file=sys.stderr)
+    return failed([verdict])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
