@@ -14,6 +14,7 @@ from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import partitions_of
 from stateshift.engines.spark.endpoints import Endpoints, endpoints_of, written_by
 from stateshift.engines.spark.reading import Reading
+from stateshift.engines.spark.restart.batches import check_uncommitted, refuse_disorder, refuse_holes
 from stateshift.engines.spark.restart.found import Found, sorted_by_kind
 from stateshift.engines.spark.restart.operators import (
     files_of_operators,
@@ -45,19 +46,25 @@ def surveyed_image(
     if not found.metadata and (found.offsets or found.commits):
         reading.refuse(f"{reading.path(layout.METADATA)} is missing: Spark 4.2 and later refuse to start, earlier ones "
                        "take it for another query", layout.METADATA)  # fmt: skip
-    _warn_of_holes(reading, found)
+    refuse_holes(reading, found, epoch)
+    suspects = refuse_disorder(reading, found, epoch, thorough)
     settings, lines = _offsets(reading, found, epoch, planned)
     unique = _commit(reading, epoch)
     operators = operators_of(reading, found, settings)
     refuse_foreign_state(reading, operators, settings, planned if epoch is None else epoch)
     shards = shards_of(reading, found, operators, settings, unique, epoch)
+    check_uncommitted(reading, found, operators, epoch)
     ends = endpoints_of(reading, found.sources, lines)
     return Image(
         path=reading.prefix,
         name=None,
         identity=None if query is None else query.id,
         epoch=epoch,
-        epochs=restartable(reading, found, operators, settings, ends, epoch, thorough),
+        epochs=tuple(
+            batch
+            for batch in restartable(reading, found, operators, settings, ends, epoch, thorough)
+            if batch not in suspects
+        ),
         planned=planned,
         operators=operators,
         shards=shards,
@@ -149,15 +156,6 @@ def _offsets(
         path = layout.offset_path(epoch)
         reading.refuse(f"{reading.path(path)} says that there are {told[:40]!r} partitions, which no job has", path)
     return dict(entry.conf), entry.offsets
-
-
-def _warn_of_holes(reading: Reading, found: Found) -> None:
-    """Old offsets may be tidied away from the front only. A hole that a restart does not read is left behind by a move;
-    where the job stays, Spark may refuse to start (SPARK-38033)."""
-    hole = next((b for b in sorted(found.offsets) if b + 1 not in found.offsets), None)
-    if hole is not None and hole + 2 < max(found.offsets):
-        path = layout.offset_path(hole + 1)
-        reading.warn(f"{reading.path(path)} is missing from between others: Spark may refuse to start here", path)
 
 
 def _commit(reading: Reading, epoch: int | None) -> Uuids:

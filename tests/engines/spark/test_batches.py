@@ -1,0 +1,198 @@
+"""The logs of batches: a hole where Spark looks, and what goes backwards, is refused with the batches that would do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stateshift import look
+from stateshift.engines.spark import survey
+from stateshift.formats.spark.offset_order import step_back
+from stateshift.storage.memory import MemoryDisk
+from stateshift.survey import Image
+from tests.formats.golden import CASES
+from tests.look.golden_images import HERE, contents, write
+from tests.support.checkpoints import Checkpoint
+
+WATERMARKS = (0, 1000, 2000, 3000, 4000, 5000)
+
+
+def image_of(files: dict[str, bytes]) -> Image:
+    disk = MemoryDisk()
+    write(disk.open(HERE), files)
+    (image,) = survey.survey(disk.open(HERE), thorough=True).images
+    return image
+
+
+def judged(files: dict[str, bytes]) -> look.Judgement:
+    disk = MemoryDisk()
+    write(disk.open(HERE), files)
+    return look.restartable(HERE, disk.open, thorough=True)
+
+
+def refused(image: Image) -> str:
+    return "\n".join(f.message for f in image.findings if f.level == "refuse")
+
+
+def without(files: dict[str, bytes], *paths: str) -> dict[str, bytes]:
+    return {path: content for path, content in files.items() if path not in paths}
+
+
+def exchanged(files: dict[str, bytes], one: str, other: str) -> dict[str, bytes]:
+    return {**files, one: files[other], other: files[one]}
+
+
+def watched(batches: int = 5, planned: bool = False) -> dict[str, bytes]:
+    """A checkpoint whose watermark advances with every batch."""
+    files = Checkpoint(batches=batches, planned=planned).files()
+    for batch in range(batches + planned):
+        text = files[f"offsets/{batch}"].decode()
+        text = text.replace('"batchWatermarkMs":0', f'"batchWatermarkMs":{WATERMARKS[batch]}')
+        files[f"offsets/{batch}"] = text.encode()
+    for batch in range(batches):
+        files[f"commits/{batch}"] = b'v1\n{"nextBatchWatermarkMs":%d}' % WATERMARKS[batch + 1]
+    return files
+
+
+# ---- holes
+
+
+def test_a_hole_below_the_newest_planned_batch_is_refused_with_the_batches_that_would_do() -> None:
+    files = Checkpoint(batches=5).files()
+    image = image_of(without(files, "offsets/3", "commits/3", "commits/4"))
+    assert "offsets/3 is missing: Spark starts from the newest, offsets/4" in refused(image)
+    assert image.epochs == (0, 1, 2)
+    found = judged(without(files, "offsets/3", "commits/3", "commits/4"))
+    assert not found.restartable
+    assert found.epochs == (0, 1, 2)
+
+
+@pytest.mark.parametrize("missing", [1, 2])
+def test_a_hole_that_no_start_reads_only_closes_the_way_back(missing: int) -> None:
+    image = image_of(without(Checkpoint(batches=5).files(), f"offsets/{missing}"))
+    assert refused(image) == ""
+    assert set(image.epochs) == {0, 1, 2, 3, 4} - {missing, missing + 1}
+
+
+@pytest.mark.parametrize("missing", [3, 4])
+def test_every_hole_at_the_newest_two_is_refused_whether_or_not_they_are_committed(missing: int) -> None:
+    image = image_of(without(Checkpoint(batches=5).files(), f"offsets/{missing}"))
+    assert f"offsets/{missing} is missing" in refused(image)
+    assert 4 not in image.epochs
+
+
+def test_batches_between_the_last_commit_and_the_newest_plan_need_the_state_that_spark_loads() -> None:
+    files = without(Checkpoint(batches=5).files(), "commits/3", "commits/4")
+    image = image_of(files)
+    assert refused(image) == ""
+    assert "commit 3 missing" in "\n".join(f.message for f in image.findings)
+    image = image_of(without(files, "state/0/1/4.delta", "state/0/1/5.delta"))
+    assert "Spark runs batch 4 alone, from state version 4, which state/0/1 does not have" in refused(image)
+    assert image.epochs == (0, 1, 2)
+
+
+def test_a_damaged_newest_plan_is_refused_though_the_last_commit_lies_before_it() -> None:
+    files = without(Checkpoint(batches=5).files(), "commits/3", "commits/4")
+    assert "offsets/4 is damaged" in refused(image_of({**files, "offsets/4": b"v1\n{"}))
+
+
+# ---- what goes backwards
+
+
+MOVING = [case for case in CASES if len(list((case / "checkpoint/offsets").glob("[0-9]*"))) > 2]
+
+
+@pytest.mark.parametrize("case", MOVING, ids=[f"{case.parent.name}/{case.name}" for case in MOVING])
+def test_the_last_two_offset_logs_exchanged_are_refused_in_every_real_checkpoint(case) -> None:
+    files = contents(case)
+    newest = max(int(path.partition("/")[2]) for path in files if path.startswith("offsets/"))
+    last, before = f"offsets/{newest}", f"offsets/{newest - 1}"
+    if files[last].split(b"\n")[2:] == files[before].split(b"\n")[2:]:
+        return  # a batch without input: nothing but its time tells the two apart
+    found = judged(exchanged(files, last, before))
+    if case.name == "custom":  # offsets that only its source can order
+        assert "by its clock" in found.findings[0].message
+        return
+    assert not found.restartable
+    assert any("goes back behind" in f.message for f in found.findings if f.level == "refuse")
+    assert not {newest, newest - 1} & set(found.epochs)
+
+
+def test_a_batch_without_input_that_changes_its_place_is_warned_of_by_its_clock() -> None:
+    files = Checkpoint(batches=3).files()
+    files["offsets/2"] = files["offsets/1"].replace(b'"batchTimestampMs":1001', b'"batchTimestampMs":1002')
+    image = image_of(exchanged(files, "offsets/1", "offsets/2"))
+    assert refused(image) == ""
+    assert "was planned before offsets/1, by its clock" in image.findings[0].message
+
+
+def test_a_planned_batch_that_lies_behind_the_last_one_is_refused() -> None:
+    files = Checkpoint(batches=4, planned=True).files()
+    found = refused(image_of({**files, "offsets/4": files["offsets/1"]}))
+    assert "offsets/4 goes back behind offsets/3: source 0 falls from topic, partition 0: 30 to 10" in found
+
+
+def test_older_logs_that_were_exchanged_only_close_the_way_back() -> None:
+    image = image_of(exchanged(Checkpoint(batches=6).files(), "offsets/1", "offsets/2"))
+    assert refused(image) == ""
+    assert image.epochs == (0, 3, 4, 5)
+
+
+def test_a_source_that_had_an_offset_and_has_none_any_more_is_refused() -> None:
+    files = Checkpoint(batches=3).files()
+    head, _, _ = files["offsets/2"].rpartition(b"\n")
+    assert "source 0 has no offset any more" in refused(image_of({**files, "offsets/2": head + b"\n-"}))
+
+
+@pytest.mark.parametrize("log", ["offsets", "commits"])
+def test_a_watermark_never_falls(log: str) -> None:
+    files = watched()
+    assert not image_of(files).findings
+    image = image_of(exchanged(files, f"{log}/3", f"{log}/4"))
+    assert "watermark" in refused(image) or "falls" in refused(image)
+    assert not {3, 4} & set(image.epochs)
+
+
+def test_a_commit_of_an_older_batch_in_the_newest_ones_place_is_refused() -> None:
+    files = watched()
+    image = image_of({**files, "commits/4": files["commits/1"]})
+    assert "commits/4 hands on an older watermark than offsets/4 has" in refused(image)
+
+
+def test_sparks_own_repartitioning_repeats_a_batch_and_is_no_step_back() -> None:
+    files = watched()
+    repeated = files["offsets/3"].replace(b'"spark.sql.shuffle.partitions":"2"', b'"spark.sql.shuffle.partitions":"1"')
+    files |= {"offsets/4": repeated, "commits/4": files["commits/3"]}
+    files |= {"state/0/0/5.snapshot": files["state/0/0/5.delta"]}
+    assert refused(image_of(files)) == ""
+
+
+def delta(table: str, version: int, index: int) -> dict[str, object]:
+    return {"reservoirId": table, "reservoirVersion": version, "index": index}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fell"),
+    [
+        ({"logOffset": 4}, {"logOffset": 3}, "4 to 3"),
+        ({"logOffset": 3}, {"logOffset": 3}, None),
+        (7, 6, "7 to 6"),
+        ({"offset": 20, "timestamp": 2}, {"offset": 10, "timestamp": 1}, "20 to 10"),
+        ({"t": {"0": 5, "1": 9}}, {"t": {"0": 6, "1": 8}}, "t, partition 1: 9 to 8"),
+        ({"t": {"0": 5, "1": 9}}, {"t": {"0": 6}}, None),
+        ({"t": {"0": 5}}, {"u": {"0": 1}}, None),
+        ({"t": {"0": -1}}, {"t": {"0": 0}}, None),
+        ({"t": {"0": 5}}, {"t": {"0": -2}}, None),
+        (delta("a", 4, 1), delta("a", 3, 9), "reservoirVersion 4 to 3"),
+        (delta("a", 4, 1), delta("a", 4, 0), "index 1 to 0"),
+        (delta("a", 4, 7), delta("a", 5, -1), None),
+        (delta("a", 4, 1), delta("b", 1, 1), None),
+        ({"snapshot_id": 9, "position": 4}, {"snapshot_id": 9, "position": 2}, "position 4 to 2"),
+        ({"snapshot_id": 9, "position": 4}, {"snapshot_id": 3, "position": 0}, None),
+        ({"shard-0": "49590"}, {"shard-0": "12"}, None),
+        ("text", [1], None),
+    ],
+)  # fmt: skip
+def test_offsets_are_held_against_each_other_by_their_kind(before, after, fell) -> None:
+    assert step_back(json.dumps(before), json.dumps(after)) == fell
