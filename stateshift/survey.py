@@ -207,15 +207,30 @@ class ClusterFacts:
     reaches: bool | None = None
 
 
+class Record(NamedTuple):
+    """A record of a topic, by which it is told from another. `key` and `value` are digests, None where there is none.
+    `timestamp` is in milliseconds since 1970; `appended`: the broker has set it, and not the producer."""
+
+    offset: int
+    timestamp: int | None
+    appended: bool
+    key: str | None
+    value: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Topics:
     """What brokers still have of topics: per partition the first offset, and the one after the last; nothing for a
-    topic that is not there. `wrong` is why they could not be asked."""
+    topic that is not there. `wrong` is why they could not be asked. `records` are those around the job's offsets, None
+    where nobody has read them; `unread` is why not. `source`: the same, of the brokers that the job has read so far."""
 
     brokers: str
     spans: Mapping[str, Mapping[int, tuple[int, int]]] = field(default_factory=dict)
     wrong: str | None = None
     hint: str | None = None
+    records: Mapping[str, Mapping[int, tuple[Record, ...]]] | None = None
+    unread: str | None = None
+    source: Topics | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,3 +349,15 @@ class Facts:
     left: tuple[tuple[str, str], ...] = ()
     past: tuple[tuple[str, str], ...] = ()
     stopped: bool = False
+
+    @property
+    def wanted_offsets(self) -> Mapping[str, Mapping[int, int]]:
+        """The first offset of each partition that any source of the job's reads next."""
+        wanted: dict[str, dict[int, int]] = {}
+        images = (image for survey in (self.source, *self.merges) for image in survey.images)
+        for offsets in (endpoint.offsets for image in images for endpoint in image.endpoints):
+            for topic, partitions in offsets.items():
+                held = wanted.setdefault(topic, {})
+                for partition, offset in partitions.items():
+                    held[partition] = min(offset, held.get(partition, offset))
+        return wanted

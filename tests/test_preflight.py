@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,10 +13,11 @@ from stateshift import migration
 from stateshift.errors import PlanError, TransientStorageError
 from stateshift.migration import Doors
 from stateshift.spec import KafkaSpec, Spec
-from stateshift.survey import Finding
+from stateshift.survey import Finding, Record
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
 
 Spans = Mapping[str, Mapping[int, tuple[int, int]]]
+Records = Mapping[str, Mapping[int, tuple[Record, ...]]]
 
 
 @pytest.fixture
@@ -107,6 +109,38 @@ def test_the_brokers_of_the_spec_are_asked_for_the_topics_of_the_checkpoint(
     found = refused(ground, spec, replace(ground.doors, ask_topics=ask))
     assert [told in finding.message for finding in found] == ([True] if told else [])
     assert asked == [(KafkaSpec("b:1"), ["topic"])]
+
+
+def test_the_records_around_the_offsets_are_asked_of_the_brokers_of_both_sides(ground: Ground) -> None:
+    """The offset is in range at both, and other records are around it at the new ones."""
+    asked: list[tuple[str, str | None, Any]] = []
+
+    def read(brokers: str, properties: str | None, offsets: Mapping[str, Mapping[int, int]]) -> Records:
+        asked.append((brokers, properties, offsets))
+        value = "shifted" if brokers == "new:1" else "as it was"
+        return {"topic": {0: (Record(19, 5, False, None, value),)}}
+
+    doors = replace(ground.doors, ask_topics=lambda spec, topics: {"topic": {0: (0, 99)}}, ask_records=read)
+    kafka = {"bootstrap_servers": "new:1", "source_bootstrap_servers": "old:1", "source_properties": "/old.properties"}
+    (finding,) = refused(ground, spec_of(kafka=kafka), doors)
+    assert "topic/0: new:1 has other records than old:1" in finding.message
+    wanted = {"topic": {0: 20}}
+    assert asked == [("new:1", None, wanted), ("old:1", "file:///old.properties", wanted)]
+
+
+@pytest.mark.parametrize("mute", ["new:1", "old:1"])
+def test_records_that_were_asked_for_and_not_to_be_had_stop_the_plan(ground: Ground, mute: str) -> None:
+    def read(brokers: str, properties: str | None, offsets: Mapping[str, Mapping[int, int]]) -> Records:
+        if brokers == mute:
+            raise TransientStorageError("it may not read there", location=brokers)
+        return {"topic": {0: (Record(19, 5, False, None, "x"),)}}
+
+    doors = replace(ground.doors, ask_topics=lambda spec, topics: {"topic": {0: (0, 99)}}, ask_records=read)
+    both = spec_of(kafka={"bootstrap_servers": "new:1", "source_bootstrap_servers": "old:1"})
+    (finding,) = refused(ground, both, doors)
+    assert (mute in finding.message, "it may not read there" in finding.message) == (True, True)
+    assert finding.waive == "other-records"
+    assert refused(ground, spec_of(kafka={"bootstrap_servers": "new:1"}), doors) == []
 
 
 def test_nobody_is_asked_of_topics_where_the_spec_names_no_brokers(ground: Ground) -> None:

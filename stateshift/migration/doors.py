@@ -17,6 +17,7 @@ from stateshift.step import Fleet
 from stateshift.storage.opening import SystemClock, open_patiently
 from stateshift.storage.protocol import Storage
 from stateshift.storage.wrappers import Pace, Throttled
+from stateshift.survey import Record
 from stateshift.workdir import Workdir
 from stateshift.world import Clock, Meter, Unwatched, World
 
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 # Of these brokers and topics: partition -> (first offset, the one after the last); nothing for a topic not there.
 AskTopics = Callable[[KafkaSpec, Sequence[str]], Mapping[str, Mapping[int, tuple[int, int]]]]
+# The records around these offsets, at brokers that a file of properties says how to reach.
+AskRecords = Callable[
+    [str, str | None, Mapping[str, Mapping[int, int]]], Mapping[str, Mapping[int, tuple[Record, ...]]]
+]
 
 
 def ask_kafka(spec: KafkaSpec, topics: Sequence[str]) -> Mapping[str, Mapping[int, tuple[int, int]]]:
@@ -34,6 +39,15 @@ def ask_kafka(spec: KafkaSpec, topics: Sequence[str]) -> Mapping[str, Mapping[in
     from stateshift.brokers.kafka import spans
 
     return spans(spec.bootstrap_servers, spec.properties, topics)
+
+
+def read_kafka(
+    brokers: str, properties: str | None, offsets: Mapping[str, Mapping[int, int]]
+) -> Mapping[str, Mapping[int, tuple[Record, ...]]]:
+    """The brokers themselves, likewise."""
+    from stateshift.brokers.kafka import records
+
+    return records(brokers, properties, offsets)
 
 
 def open_fleet(master: str, log: Path, meter: Meter, stop: threading.Event) -> Carrier:
@@ -56,6 +70,7 @@ class Doors:
     open_fleet: OpenFleet = open_fleet
     fleet: Fleet | None = None
     ask_topics: AskTopics = ask_kafka
+    ask_records: AskRecords | None = None
 
 
 def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) -> Doors:
@@ -67,7 +82,8 @@ def real_doors(meter: Meter | None = None, stop: threading.Event | None = None) 
 
         return open_cluster(spec, str(workdir.path), open_storage=open_patiently, say=watched.say, interrupt=interrupt)
 
-    return Doors(open_patiently, cluster, SystemClock(), watched, interrupt, socket.gethostname())
+    host = socket.gethostname()
+    return Doors(open_patiently, cluster, SystemClock(), watched, interrupt, host, ask_records=read_kafka)
 
 
 def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:

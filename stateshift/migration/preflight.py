@@ -3,20 +3,24 @@
     source, merges   may the fence's files be made there? (the folders that the engine looks into first)
     target           is there space, may we write there, and beside it, where the lock goes?
     data             the same, where it is copied
-    topics           the span of each partition that the checkpoint has an offset of
+    topics           the span of each partition that the checkpoint has an offset of, and the records around that;
+                     the same records at the brokers that the job has read so far
 
 Nothing of it is in a plan's fingerprint: space comes and goes, and topics grow.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from stateshift.errors import StateshiftError
-from stateshift.migration.doors import Doors
+from stateshift.migration.doors import AskRecords, Doors
 from stateshift.spec import JobSpec, Spec
 from stateshift.storage import locations
 from stateshift.survey import Facts, Survey, Topics
+
+Offsets = Mapping[str, Mapping[int, int]]
 
 
 def asked(spec: Spec, job: JobSpec, facts: Facts, doors: Doors) -> Facts:
@@ -71,12 +75,28 @@ def _first_looked_into(survey: Survey) -> tuple[str, ...]:
 
 
 def _topics(job: JobSpec, facts: Facts, doors: Doors) -> Topics | None:
-    images = [image for survey in (facts.source, *facts.merges) for image in survey.images]
-    names = sorted({topic for image in images for end in image.endpoints for topic in end.offsets})
-    if job.kafka is None or not names:
+    wanted, kafka = facts.wanted_offsets, job.kafka
+    if kafka is None or not wanted:
         return None
-    brokers = job.kafka.bootstrap_servers
+    brokers = kafka.bootstrap_servers
     try:
-        return Topics(brokers, doors.ask_topics(job.kafka, names))
+        topics = Topics(brokers, doors.ask_topics(kafka, sorted(wanted)))
     except StateshiftError as error:
         return Topics(brokers, {}, error.fact, error.hint)
+    if doors.ask_records is None:
+        return topics
+    topics = _with_records(topics, kafka.properties, wanted, doors.ask_records)
+    if kafka.source_bootstrap_servers is None:
+        return topics
+    source = _with_records(Topics(kafka.source_bootstrap_servers), kafka.source_properties, wanted, doors.ask_records)
+    return replace(topics, source=source)
+
+
+def _with_records(topics: Topics, properties: str | None, wanted: Offsets, ask: AskRecords) -> Topics:
+    """The records around the job's offsets, or why they were not to be had."""
+    try:
+        return replace(topics, records=ask(topics.brokers, properties, wanted))
+    except StateshiftError as error:
+        spans_are_there = bool(topics.spans)
+        unread = replace(topics, unread=error.fact)
+        return unread if spans_are_there else replace(unread, wrong=error.fact, hint=error.hint)

@@ -283,6 +283,9 @@ KAFKA = Keys(
     Key("bootstrap_servers", "text", "host:port of brokers, with commas.", KafkaSpec, "bootstrap_servers"),
     Key("properties", "location", "A file of client properties on this machine (security.protocol, sasl.mechanism): "
         "credentials are in there, and not in the spec.", KafkaSpec, "properties"),
+    Key("source_bootstrap_servers", "text", "Those that the job has read so far, where these are others: the records "
+        "around its offsets are held against each other.", KafkaSpec, "source_bootstrap_servers"),
+    Key("source_properties", "location", "The same for these.", KafkaSpec, "source_properties"),
 )
 
 SINK = Keys(

@@ -29,7 +29,7 @@ from stateshift.spec.warm import READY
 # The findings that may be waived, by the names that the findings give.
 WAIVERS = (
     *("paths-stay", "older-target", "zip-format", "operators-stay"),
-    *("permission", "space", "target-reach", "lost-offsets", "list-state", "kryo", "job-stopped"),
+    *("permission", "space", "target-reach", "lost-offsets", "other-records", "list-state", "kryo", "job-stopped"),
 )
 
 Mode = Literal["move", "fork", "warm"]
@@ -93,11 +93,13 @@ class DataSpec:
 
 @dataclass(frozen=True, slots=True)
 class KafkaSpec:
-    """The brokers from which the job reads afterwards: no checkpoint names them. `properties` is a file on this machine
-    with what a client needs beside: credentials are only there."""
+    """The brokers from which the job reads afterwards, and those that it has read so far: no checkpoint names them.
+    `properties` is a file on this machine with what a client needs beside: credentials are only there."""
 
     bootstrap_servers: str
     properties: str | None = None
+    source_bootstrap_servers: str | None = None
+    source_properties: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@
     waves       [["A", "B"], ["C"]]
     dataflow    "flow.json"  or  {"operators": [...], "edges": [...]}
     data        [{"source": ..., "target": ..., "copy": true}]
-    kafka       {"bootstrap_servers": "host:9092,other:9092", "properties": "client.properties"}
+    kafka       {"bootstrap_servers": "host:9092,other:9092", "properties": "client.properties",
+                 "source_bootstrap_servers": "old:9092", "source_properties": "old.properties"}
     sink        {"kind": "delta", "location": "s3://lake/orders"}
     uid_hash    "java-signed"  or  {"p": 31, "m": 1000000009, "offset": -96, "signed": false}
 
@@ -176,14 +177,20 @@ def _kafka(reader: Reader, place: Place) -> KafkaSpec | None:
     if not isinstance(place.value, dict) or not reader.need(place, known, "bootstrap_servers"):
         return None
     fields = reader.fields(KAFKA, known)
-    servers = [server.strip() for server in fields.get("bootstrap_servers", "").split(",")]
-    if "bootstrap_servers" in fields and not all(map(is_host_port, servers)):
-        reader.refuse(known["bootstrap_servers"], "host:port, or several with commas")
-    elif not fields.get("properties", "file://").startswith("file://"):
-        reader.refuse(known["properties"], "a file on this machine")
-    elif "bootstrap_servers" in fields:
-        return KafkaSpec(",".join(servers), fields.get("properties"))
-    return None
+    for key in ("bootstrap_servers", "source_bootstrap_servers"):
+        if key in fields:
+            servers = [server.strip() for server in fields[key].split(",")]
+            fields[key] = ",".join(servers)
+            if not all(map(is_host_port, servers)):
+                reader.refuse(known[key], "host:port, or several with commas")
+                return None
+    for key in ("properties", "source_properties"):
+        if not fields.get(key, "file://").startswith("file://"):
+            reader.refuse(known[key], "a file on this machine")
+            return None
+    if "source_properties" in known and not reader.need(place, known, "source_bootstrap_servers"):
+        return None
+    return KafkaSpec(**fields) if "bootstrap_servers" in fields else None
 
 
 NEED_LOCATION = ("delta", "iceberg", "file")

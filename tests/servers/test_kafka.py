@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stateshift.brokers.kafka import spans
+from stateshift.brokers.kafka import records, spans
 from stateshift.errors import TransientStorageError
 from stateshift.migration import propose
 from stateshift.migration.doors import real_doors
@@ -97,6 +99,32 @@ def test_a_plan_tells_whether_the_broker_still_has_the_offsets_of_the_checkpoint
     assert (lost.level, lost.waive) == ("refuse", "lost-offsets")
     assert "topic/0 begins at offset 22: 2 records from 20 on are gone" in lost.message
     assert not (tmp_path / "target").exists()
+
+
+@pytest.mark.slow
+def test_a_topic_that_was_made_anew_is_known_by_its_records(servers: Servers, tmp_path: Path) -> None:
+    """A second topic of another name stands for the same one at another broker: both are read as a plan reads them."""
+    from kafka import KafkaProducer
+
+    address = servers.exports()["STATESHIFT_KAFKA"]
+    fill(address, "as-it-was", 25, partitions=2)
+    fill(address, "made-anew", 0)
+    producer = KafkaProducer(bootstrap_servers=address)
+    for number in range(7, 40):
+        producer.send("made-anew", str(number).encode(), key=b"k").get(60)
+    producer.close()
+    read = records(address, None, {"as-it-was": {0: 20, 1: 0, 7: 3}, "made-anew": {0: 20}, "no-such-topic": {0: 1}})
+    ours, others = read["as-it-was"][0], read["made-anew"][0]
+    assert [record.offset for record in ours] == [record.offset for record in others] == [17, 18, 19, 20]
+    assert ours[0].value == sha256(b"17").hexdigest()
+    assert others[0].value == sha256(b"24").hexdigest()
+    assert (ours[0].key, others[0].key) == (None, sha256(b"k").hexdigest())
+    assert all(abs(time.time() - (record.timestamp or 0) / 1000) < 600 for record in (*ours, *others))
+    assert read["as-it-was"][1] == ()
+    assert 7 not in read["as-it-was"]
+    assert read["no-such-topic"] == {}
+    same = records(address, None, {"as-it-was": {0: 25}})["as-it-was"][0]
+    assert [record.offset for record in same] == [22, 23, 24]
 
 
 @pytest.mark.slow

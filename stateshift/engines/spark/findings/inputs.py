@@ -1,20 +1,18 @@
 """Whether the job gets its input again, once and whole, and what its sinks make of it (IS-14). Pure.
 
     source          can it be read again from the offsets of the checkpoint?
-    topics          Kafka: are these offsets still there? Only its brokers know, and only the spec names them
+    topics          Kafka: are these offsets, and these records, still there? (`topics`)
     sinks           what a checkpoint tells of them is next to nothing; what a file sink's own log tells, is told
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
+from stateshift.engines.spark.findings.topics import of_topics, wanted_of
 from stateshift.engines.spark.layout import SINK_LOG
 from stateshift.spec import JobSpec
-from stateshift.survey import Endpoint, Facts, Finding, Image, Topics
-
-LOST = "lost-offsets"
-_WAIVE = f'or, where what is lost is not needed (and the job has failOnDataLoss false), "waive": ["{LOST}"]'
+from stateshift.survey import Endpoint, Facts, Finding, Image
 
 
 def of_inputs(job: JobSpec, facts: Facts) -> Iterator[Finding]:
@@ -22,22 +20,11 @@ def of_inputs(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     for image in images:
         for endpoint in image.endpoints:
             yield from _of_replay(endpoint)
-    wanted = wanted_offsets(images)
-    if wanted:
-        yield from _of_topics(wanted, facts.topics)
+    wanted = wanted_of(facts)
+    if wanted.offsets:
+        yield from of_topics(wanted, facts.topics)
     if images:
         yield from _of_sinks(job, facts, images)
-
-
-def wanted_offsets(images: tuple[Image, ...]) -> dict[str, dict[int, int]]:
-    """The first offset of each partition that any of the sources reads next."""
-    wanted: dict[str, dict[int, int]] = {}
-    for offsets in (endpoint.offsets for image in images for endpoint in image.endpoints):
-        for topic, partitions in offsets.items():
-            held = wanted.setdefault(topic, {})
-            for partition, offset in partitions.items():
-                held[partition] = min(offset, held.get(partition, offset))
-    return wanted
 
 
 def _of_replay(endpoint: Endpoint) -> Iterator[Finding]:
@@ -53,48 +40,6 @@ def _of_replay(endpoint: Endpoint) -> Iterator[Finding]:
             f"source {endpoint.index} ({endpoint.kind}) is not one we know: exactly once holds only if it can "
             "be read again from its offsets",
         )
-
-
-def _of_topics(wanted: Mapping[str, Mapping[int, int]], topics: Topics | None) -> Iterator[Finding]:
-    names = ", ".join(sorted(wanted))
-    if topics is None:
-        yield Finding(
-            "note",
-            f"whether Kafka still has the offsets of {names} was not asked: a checkpoint does not name the brokers",
-            hint='name those that the job reads afterwards: "kafka": {"bootstrap_servers": "HOST:9092"}',
-        )
-        return
-    if topics.wrong is not None:
-        ways = f"{topics.hint}; {_WAIVE}" if topics.hint else _WAIVE
-        yield Finding("refuse", f"{topics.brokers} was not to be asked for {names}: {topics.wrong}", LOST, ways)
-        return
-    lost = [finding for topic in sorted(wanted) for finding in _of_topic(topic, wanted[topic], topics)]
-    yield from lost
-    if not lost:
-        yield Finding("note", f"{topics.brokers} still has every offset from which the job reads on, of {names}")
-
-
-def _of_topic(topic: str, wanted: Mapping[int, int], topics: Topics) -> Iterator[Finding]:
-    spans = topics.spans.get(topic, {})
-    if not spans:
-        yield _lost(f"{topics.brokers} has no topic {topic}, from which the job reads")
-        return
-    gone = sorted(wanted.keys() - spans.keys())
-    if gone:
-        told = ", ".join(map(str, gone))
-        yield _lost(f"{topic} has no partition {told} at {topics.brokers}, and the checkpoint has offsets of it")
-    for partition in sorted(wanted.keys() & spans.keys()):
-        (first, end), ours = spans[partition], wanted[partition]
-        if ours < first:
-            yield _lost(f"{topic}/{partition} begins at offset {first}: {first - ours} records from {ours} on are "
-                        "gone, and the job has not read them")  # fmt: skip
-        elif ours > end:
-            yield _lost(f"{topic}/{partition} ends at offset {end}, and the job has read up to {ours}: the topic was "
-                        "made anew, or is another one")  # fmt: skip
-
-
-def _lost(fact: str) -> Finding:
-    return Finding("refuse", fact, LOST, f"name the brokers that have it, or bring the records back; {_WAIVE}")
 
 
 def _of_sinks(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Iterator[Finding]:

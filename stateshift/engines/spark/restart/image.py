@@ -48,7 +48,7 @@ def surveyed_image(
                        "take it for another query", layout.METADATA)  # fmt: skip
     refuse_holes(reading, found, epoch)
     suspects = refuse_disorder(reading, found, epoch, thorough)
-    settings, lines = _offsets(reading, found, epoch, planned)
+    settings, lines, batch_ms = _offsets(reading, found, epoch, planned)
     unique = _commit(reading, epoch)
     operators = operators_of(reading, found, settings)
     refuse_foreign_state(reading, operators, settings, planned if epoch is None else epoch)
@@ -81,6 +81,7 @@ def surveyed_image(
         details={
             "offsets": len(found.offsets),
             "commits": len(found.commits),
+            "batch_timestamp_ms": batch_ms,
             **({"newest": newest} if rewound else {}),
             **({"schemas": _schemas(reading, found, operators, epoch, settings)} if changes else {}),
         },
@@ -136,12 +137,13 @@ def _without_fence(reading: Reading, found: Found) -> str | None:
 
 def _offsets(
     reading: Reading, found: Found, epoch: int | None, planned: int | None
-) -> tuple[dict[str, str], tuple[offset_format.SourceOffset, ...]]:
-    """Settings and source lines of the last committed batch; the one before it, and a planned one, must read too."""
+) -> tuple[dict[str, str], tuple[offset_format.SourceOffset, ...], int | None]:
+    """Settings, source lines and time of the last committed batch; the one before it, and a planned one, must read,
+    too."""
     if epoch is None:
         epoch = planned
     if epoch is None:
-        return {}, ()
+        return {}, (), None
     entry = reading.decoded(layout.offset_path(epoch), offset_format.decode_offsets)
     for batch in (epoch - 1, epoch + 1):
         if batch >= 0 and (batch < epoch or batch in found.offsets):
@@ -150,12 +152,12 @@ def _offsets(
         place = reading.path("") or reading.storage.location
         reading.warn(f"{place} holds no state, though its query has a watermark: it needs none, or all is missing")
     if entry is None:
-        return {}, ()
+        return {}, (), None
     told = entry.conf.get(offset_format.PARTITIONS)
     if told is not None and partitions_of(entry.conf) is None:
         path = layout.offset_path(epoch)
         reading.refuse(f"{reading.path(path)} says that there are {told[:40]!r} partitions, which no job has", path)
-    return dict(entry.conf), entry.offsets
+    return dict(entry.conf), entry.offsets, entry.timestamp_ms
 
 
 def _commit(reading: Reading, epoch: int | None) -> Uuids:
