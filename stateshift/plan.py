@@ -9,6 +9,7 @@
       findings                  what a person should know before
       facts                     the fingerprint of what this was computed from
       estimate                  outside the fingerprint: rates drift, plans do not
+      endpoints                 what the job reads and writes, as found; told to a person, so outside as well
 
 The same spec and facts give the same plan, byte for byte. To JSON and back without loss.
 """
@@ -23,7 +24,7 @@ from typing import Any, Literal
 from stateshift import plain
 from stateshift.errors import PlanError
 from stateshift.step import AnyStep
-from stateshift.survey import Finding
+from stateshift.survey import Endpoint, Finding
 
 # One number for the shape of saved plans and journals. Raised whenever a step's fields change their meaning.
 PLAN_VERSION = 1
@@ -76,6 +77,7 @@ class Plan:
     facts: str
     provisional: bool = False
     estimate: Estimate | None = None
+    endpoints: tuple[Endpoint, ...] = ()
 
     def __iter__(self) -> Iterator[AnyStep]:
         return (step for phase in self.phases for step in phase.steps)
@@ -118,7 +120,7 @@ def encode_plan(plan: Plan) -> dict[str, Any]:
 
 
 def _fingerprint(body: Mapping[str, Any]) -> str:
-    return plain.fingerprint([PLAN_VERSION, {**body, "estimate": None, "findings": []}])
+    return plain.fingerprint([PLAN_VERSION, {**body, "estimate": None, "findings": [], "endpoints": []}])
 
 
 def decode_plan(value: Any) -> Plan:

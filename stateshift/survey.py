@@ -106,7 +106,8 @@ class EmbeddedPath:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A source or a sink of the job, as far as the image tells. `kind` is the engine's word: file, kafka, rate, ..."""
+    """A source or a sink of the job, as far as the image tells. `kind` is the engine's word: file, kafka, rate, ...
+    `details` is what else is known, in plain values: how far a source was read, which batch a sink has."""
 
     role: Literal["source", "sink"]
     index: str
@@ -114,6 +115,7 @@ class Endpoint:
     replayable: bool | None = None
     detail: str | None = None
     offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)  # topic -> partition -> the next to read
+    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from stateshift.storage.locations import redact
 if TYPE_CHECKING:
     from stateshift.errors import StateshiftError
     from stateshift.look import Differences, Judgement, Look, ShownEntry
-    from stateshift.survey import Finding, Image, Operator, Survey
+    from stateshift.survey import Endpoint, Finding, Image, Operator, Survey
 
 # Files below each of these many bytes are counted: what 6.2.3 of INFORE's D5.2 found to dominate a move.
 IMAGE_DETAILS = ("layout", "drained", "metadata_version", "masters", "unaligned")
@@ -137,18 +137,26 @@ def image(found: Image) -> dict[str, Any]:
         "needed": len(found.needed),
         "written_by": found.written_by,
         "fence": found.fence,
-        "endpoints": [
-            {
-                "role": e.role,
-                "index": e.index,
-                "kind": e.kind,
-                "replayable": e.replayable,
-                "detail": e.detail and redact(e.detail),
-            }
-            for e in found.endpoints
-        ],
+        "endpoints": [endpoint(e) for e in found.endpoints],
         "settings": dict(found.settings),
         **{key: value for key, value in found.details.items() if key in IMAGE_DETAILS},
+    }
+
+
+def endpoint(found: Endpoint) -> dict[str, Any]:
+    """`details` is what is known of it, by kind: how far a source was read, which batches a sink has."""
+    details = dict(found.details)
+    offsets = details.get("offsets")
+    if offsets is not None:
+        details["offsets"] = {topic: {str(part): at for part, at in parts.items()} for topic, parts in offsets.items()}
+        details["sum"] = {topic: sum(parts.values()) for topic, parts in offsets.items()}
+    return {
+        "role": found.role,
+        "index": found.index,
+        "kind": found.kind,
+        "replayable": found.replayable,
+        "detail": found.detail and redact(found.detail),
+        "details": _redacted(details),
     }
 
 

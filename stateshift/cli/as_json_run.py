@@ -60,6 +60,7 @@ def one_plan(plan: Plan) -> dict[str, Any]:
         "files": plan.files,
         "bytes": plan.bytes,
         "phases": [p.name for p in plan.phases],
+        "endpoints": [as_json.endpoint(end) for end in plan.endpoints],
     }
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from stateshift.cli import as_json_run
+from stateshift.cli import as_json_run, render_endpoints
 from stateshift.cli.render_findings import findings
-from stateshift.cli.text import Block, Cell, Gap, Line, Table, pairs, section
+from stateshift.cli.text import Block, Cell, Gap, Line, Table, pairs, section, without_empty
 from stateshift.cli.units import about, dash, many, number, size, span
 from stateshift.spec.warm import NEVER, READY, TOLD, seconds_of
 from stateshift.storage.locations import redact
@@ -29,6 +29,7 @@ def proposal(proposed: Proposal, verbose: bool = False) -> Iterator[Block]:
     if together:
         yield Gap()
         yield from together
+    yield from section("Sources and sinks", *_endpoints(proposed.plans, verbose))
     yield from section("Findings", *findings(_findings(proposed.plans)))
     yield Gap()
     yield pairs(*_summary(proposed), indent=0)
@@ -145,6 +146,19 @@ def _steps(plan: Plan) -> Table:
         for step in phase.steps
     )
     return Table(("step", "kind", ">files", ">size", "does"), rows)
+
+
+def _endpoints(plans: Iterable[Plan], verbose: bool) -> Iterator[Block]:
+    """Of each job once, as its last plan has them."""
+    last = {plan.job: plan for plan in plans}
+    several = len(last) > 1
+    rows = tuple(
+        (plan.job if several else "", str(end.details.get("image", "")), *render_endpoints.row(end, verbose))
+        for plan in last.values()
+        for end in plan.endpoints
+    )
+    if rows:
+        yield without_empty(Table(("",) * 6, rows))
 
 
 def _findings(plans: Iterable[Plan]) -> list[Finding]:

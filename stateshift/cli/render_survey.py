@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from stateshift.cli import as_json
+from stateshift.cli import as_json, render_endpoints
 from stateshift.cli.render_findings import findings
-from stateshift.cli.text import Block, Cell, Gap, Line, Table, pairs, section
+from stateshift.cli.text import Block, Cell, Gap, Line, Table, pairs, section, without_empty
 from stateshift.cli.units import many, number, ranges, share, size
 from stateshift.storage.locations import redact
 
@@ -45,7 +45,7 @@ def survey(found: Survey, verbose: bool = False) -> Iterator[Block]:
         yield from section("Key groups", *_key_groups(own))
     else:
         yield from section("Operators", *([_operators(operators, only is None)] if operators else []))
-    yield from section("Sources and sinks", *_endpoints(found.images, only is None))
+    yield from section("Sources and sinks", *_endpoints(found.images, only is None, verbose))
     yield from section("Absolute paths inside", *_embedded(found.images, verbose))
     if verbose:
         yield from section("Settings in the last offsets", *_settings(found.images))
@@ -124,7 +124,7 @@ def epochs_of(image: Image) -> str | Cell:
 def _images(images: tuple[Image, ...]) -> Table:
     rows = [(i.path or ".", i.name or "", i.identity or "", epoch_of(i), epochs_of(i), i.fence or "") for i in images]
     heads = ("directory", "operator's name", "query id", "epoch", "restart from", "fenced by")
-    return _without_empty(Table(heads, tuple(rows)))
+    return without_empty(Table(heads, tuple(rows)))
 
 
 def _operators(operators: list[tuple[Operator, Image]], several: bool) -> Table:
@@ -139,7 +139,7 @@ def _operators(operators: list[tuple[Operator, Image]], several: bool) -> Table:
             head = own if line == 0 else ("",) * len(own)
             rows.append((*head, store.name, number(store.files), size(store.bytes)))
     heads = ("directory", "id", "name", "uid", "provider", ">shards", "store", ">files", ">size")
-    return _without_empty(Table(heads, tuple(rows)))
+    return without_empty(Table(heads, tuple(rows)))
 
 
 def _flink_operators(operators: list[Operator]) -> Iterator[Block]:
@@ -154,7 +154,7 @@ def _flink_operators(operators: list[Operator]) -> Iterator[Block]:
             held = (store.name, number(store.files), size(store.bytes)) if store else ("none", "", "")
             rows.append((*head, *held))
     heads = ("id", "name", "uid", "backend", "parallelism", "state", ">files", ">size")
-    yield _without_empty(Table(heads, tuple(rows)))
+    yield without_empty(Table(heads, tuple(rows)))
 
 
 def _states(operators: list[Operator]) -> Iterator[Block]:
@@ -164,7 +164,7 @@ def _states(operators: list[Operator]) -> Iterator[Block]:
         for state in operator.details["states"]
     ]
     if rows:
-        yield _without_empty(Table(("operator", "state", "kind", "type"), tuple(rows)))
+        yield without_empty(Table(("operator", "state", "kind", "type"), tuple(rows)))
 
 
 def _key_groups(operators: list[Operator]) -> Iterator[Block]:
@@ -180,21 +180,14 @@ def _key_groups(operators: list[Operator]) -> Iterator[Block]:
         yield Table(("operator", ">filled", ">least", ">median", ">most"), tuple(rows))
 
 
-def _endpoints(images: Iterable[Image], several: bool) -> Iterator[Block]:
-    words = {True: "can be read again", False: "cannot be read again", None: ""}
+def _endpoints(images: Iterable[Image], several: bool, verbose: bool) -> Iterator[Block]:
     rows = tuple(
-        (
-            image.path if several else "",
-            f"{end.role} {end.index}",
-            end.kind,
-            Cell(words[end.replayable], "warn" if end.replayable is False else ""),
-            redact(end.detail or ""),
-        )
+        (image.path if several else "", *render_endpoints.row(end, verbose))
         for image in images
         for end in image.endpoints
     )
     if rows:
-        yield _without_empty(Table(("", "", "", "", ""), rows))
+        yield without_empty(Table(("", "", "", "", ""), rows))
 
 
 def _embedded(images: Iterable[Image], verbose: bool) -> Iterator[Block]:
@@ -216,7 +209,7 @@ def _embedded(images: Iterable[Image], verbose: bool) -> Iterator[Block]:
 def _settings(images: Iterable[Image]) -> Iterator[Block]:
     rows = tuple((image.path, key, value) for image in images for key, value in sorted(image.settings.items()))
     if rows:
-        yield _without_empty(Table(("", "", ""), rows))
+        yield without_empty(Table(("", "", ""), rows))
 
 
 def all_files(found: Survey) -> Iterator[Block]:
@@ -276,15 +269,4 @@ def _judged(images: Iterable[JudgedImage]) -> Table:
         )
         for image in images
     )
-    return _without_empty(Table(("directory", "operator's name", "epoch", "restart from"), rows))
-
-
-def _without_empty(table: Table) -> Table:
-    """The table without the columns that are empty in every row."""
-    kept = [i for i in range(len(table.heads)) if any(_filled(row[i]) for row in table.rows)]
-    rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
-    return Table(tuple(table.heads[i] for i in kept), rows, table.indent)
-
-
-def _filled(cell: str | Cell) -> bool:
-    return bool(cell.text if isinstance(cell, Cell) else cell)
+    return without_empty(Table(("directory", "operator's name", "epoch", "restart from"), rows))

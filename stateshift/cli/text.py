@@ -170,3 +170,14 @@ def _rich_table(table: Table) -> RenderableType:
     for row in table.rows:
         made.add_row(*(Text(_text(c), STYLES[c.tone] if isinstance(c, Cell) else "") for c in row))
     return made
+
+
+def without_empty(table: Table) -> Table:
+    """The table without the columns that are empty in every row."""
+    kept = [i for i in range(len(table.heads)) if any(_filled(row[i]) for row in table.rows)]
+    rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
+    return Table(tuple(table.heads[i] for i in kept), rows, table.indent)
+
+
+def _filled(cell: str | Cell) -> bool:
+    return bool(cell.text if isinstance(cell, Cell) else cell)

@@ -30,6 +30,7 @@ from stateshift.spec.warm import READY
 WAIVERS = (
     *("paths-stay", "older-target", "zip-format", "operators-stay"),
     *("permission", "space", "target-reach", "lost-offsets", "other-records", "list-state", "kryo", "job-stopped"),
+    "sink-ahead",
 )
 
 Mode = Literal["move", "fork", "warm"]

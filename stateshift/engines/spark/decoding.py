@@ -28,6 +28,7 @@ from stateshift.formats.spark import (
     state_files,
 )
 from stateshift.formats.spark.names import classify
+from stateshift.formats.spark.positions import position_of
 
 
 def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> DecodedFile:
@@ -108,7 +109,9 @@ def _source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
     if kind in ("file", "file-sink"):
         return _log(path, "file source log", content)
     if kind in ("rate", "kafka"):
-        return _told(path, f"{kind} source, initial offset", _json(source_log.decode_initial_offset(content)))
+        offset = _json(source_log.decode_initial_offset(content))
+        named = position_of(offset, True).kind if kind == "kafka" else kind
+        return _told(path, f"{named} source, initial offset", offset)
     text = content.decode("utf-8", "replace")
     return DecodedFile(path, "source log of a kind we do not know", tuple(text.splitlines()), text)
 

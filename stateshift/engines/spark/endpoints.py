@@ -1,17 +1,12 @@
-"""Sources and sinks, as far as a checkpoint tells: kinds from the shape of the offsets, places from the source logs.
-
-    {"logOffset":3}                 file          sources/<i>/<n>[.compact] names every file read so far
-    {"topic":{"0":123}}             kafka
-    5                               rate where sources/<i>/0 holds its start; else a memory or socket source
-    {"offset":10,"timestamp":2000}  rate-micro-batch
-    {"reservoirId":…}               delta
+"""Sources and sinks, as far as a checkpoint tells: kinds and positions from the offsets (`formats.spark.positions`),
+places from the logs of file sources, sources/<i>/<n>[.compact], which name every file read so far.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stateshift.engines.spark.places import is_sink_log
@@ -19,14 +14,15 @@ from stateshift.engines.spark.reading import Reading
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import source_log
 from stateshift.formats.spark.offsets import SourceOffset
+from stateshift.formats.spark.positions import EITHER, EVENT_HUBS, KAFKA, position_of
 from stateshift.formats.spark.uris import decode_location
 from stateshift.spec.location import relation
 from stateshift.storage.protocol import Storage
-from stateshift.survey import EmbeddedPath, Endpoint, FileInfo, Finding
+from stateshift.survey import EmbeddedPath, Endpoint, Facts, FileInfo, Finding, Image, SinkFacts
 
 REPLAYABLE: Mapping[str, bool | None] = {
-    "file": True, "kafka": True, "rate": True, "rate-micro-batch": True, "delta": True,
-    "memory or socket": False, "unknown": None,
+    "file": True, KAFKA: True, EVENT_HUBS: True, EITHER: True, "rate": True, "rate-micro-batch": True, "delta": True,
+    "iceberg": True, "paimon": True, "memory or socket": False, "unknown": None,
 }  # fmt: skip
 
 # The settings that the offset log records, by the version that began to. Spark 3.3.4 to 4.3.0, read off real logs.
@@ -58,10 +54,11 @@ def endpoints_of(reading: Reading, source_files: list[str], offsets: tuple[Sourc
     endpoints, embedded, needed = [], list[EmbeddedPath](), set(source_files)
     for source in offsets:
         index, offset = source.source, _json(source.offset or "")
-        kind = _kind(offset, bool(logs.get(index)))
-        offsets_of = topics_of(offset) if kind == "kafka" else {}
-        told = ", ".join(sorted(offsets_of)) or None
-        endpoints.append(Endpoint("source", index, kind, REPLAYABLE[kind], told, offsets_of))
+        position = position_of(offset, bool(logs.get(index)))
+        kind, told = position.kind, position.details.get("offsets", {})
+        topics = ", ".join(sorted(told)) or None
+        asked = {} if kind == EVENT_HUBS else told  # by sequence numbers, of which Kafka's brokers know nothing
+        endpoints.append(Endpoint("source", index, kind, REPLAYABLE[kind], topics, asked, position.details))
         if kind == "file" and _is_shared(index, offsets, logs):
             reading.warn(f"{reading.path(f'sources/{index}')} is not there: either source {index} is another one again "
                          "(a stream that is joined with itself has one log), or its log is lost")  # fmt: skip
@@ -72,6 +69,42 @@ def endpoints_of(reading: Reading, source_files: list[str], offsets: tuple[Sourc
             for places in reading.each(sorted(needed.intersection(log)), _places):
                 embedded += places
     return Endpoints(tuple(endpoints), tuple(embedded), tuple(sorted(needed)))
+
+
+def endpoints_told(facts: Facts) -> tuple[Endpoint, ...]:
+    """Return what the job reads and writes, in values that are plain JSON: for a plan, which is saved."""
+    images = [image for survey in (facts.source, *facts.merges) for image in survey.images]
+    told = [_plain(image, end, several=len(images) > 1) for image in images for end in image.endpoints]
+    if facts.sink is not None:
+        told.append(sink_endpoint(facts.sink, [image for image in images if image.identity is not None]))
+    return tuple(told)
+
+
+def _plain(image: Image, end: Endpoint, several: bool) -> Endpoint:
+    """Topics' partitions are numbers, which keys of JSON cannot be."""
+    details = dict(end.details)
+    if end.offsets:
+        offsets = {topic: {str(part): at for part, at in parts.items()} for topic, parts in end.offsets.items()}
+        details["offsets"] = offsets
+    if several:
+        details["image"] = image.path
+    return replace(end, offsets={}, details=details)
+
+
+def sink_endpoint(sink: SinkFacts, images: Sequence[Image]) -> Endpoint:
+    """Return the sink as an endpoint of the job: what it makes of a repeated batch, and what it has of each query."""
+    details: dict[str, Any] = {"knows_batches": sink.knows_batches, "skips_plan": sink.skips_plan, "read": sink.read}
+    if sink.wrong is not None:
+        details["wrong"] = sink.wrong
+    if sink.read:
+        details["queries"] = [_batches(sink, image) for image in images]
+    return Endpoint("sink", "", sink.kind, None, sink.location, {}, details)
+
+
+def _batches(sink: SinkFacts, image: Image) -> dict[str, Any]:
+    last, log = sink.last_batch(image.identity), sink.log_of(image.identity)
+    version = None if log is None or last is None else log.versions.get(last)
+    return {"query": image.identity, "image": image.path, "last_batch": last, "version": version}
 
 
 def _is_shared(index: str, offsets: tuple[SourceOffset, ...], logs: Mapping[str, list[str]]) -> bool:
@@ -122,36 +155,6 @@ def _json(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
-
-
-def _kind(offset: Any, logged: bool) -> str:
-    if isinstance(offset, int):
-        return "rate" if logged else "memory or socket"
-    if not isinstance(offset, dict):
-        return "unknown"
-    if "logOffset" in offset:
-        return "file"
-    if "reservoirId" in offset:
-        return "delta"
-    if offset.keys() == {"offset", "timestamp"}:
-        return "rate-micro-batch"
-    if offset and all(isinstance(v, dict) and all(map(_is_number, v)) for v in offset.values()):
-        return "kafka"
-    return "unknown"
-
-
-def _is_number(word: str) -> bool:
-    return word.isascii() and word.isdecimal() and len(word) <= 10
-
-
-def topics_of(offset: Any) -> dict[str, dict[int, int]]:
-    """Topic -> partition -> the next offset to read. -2 and -1 stand for the first and the last one there is, where a
-    job has not read any yet."""
-    read = {
-        topic: {int(number): at for number, at in partitions.items() if isinstance(at, int) and at >= 0}
-        for topic, partitions in offset.items()
-    }
-    return {topic: partitions for topic, partitions in read.items() if partitions}
 
 
 def _require_log(reading: Reading, index: str, offset: Any, paths: list[str]) -> list[int]:

@@ -19,6 +19,7 @@ from dataclasses import replace
 from stateshift import plain
 from stateshift.engines.bundles import PIECES_MAX, Copies, bundled, copies, shard_bundles
 from stateshift.engines.spark import layout
+from stateshift.engines.spark.endpoints import endpoints_told
 from stateshift.engines.spark.findings import moves
 from stateshift.engines.spark.places import Rewriting, rewriting_of, with_changes
 from stateshift.engines.spark.publishing import identities, index_step, owners_kept, publish, staged
@@ -266,6 +267,7 @@ def _plan(job: JobSpec, facts: Facts, phases: tuple[Phase, ...], found: tuple[Fi
         phases=phases,
         findings=found,
         facts=fingerprint_of(facts),
+        endpoints=endpoints_told(facts),
     )
 
 

@@ -28,7 +28,13 @@ HEADER = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":0,"conf":{"spark.sql.shu
 @pytest.mark.parametrize(
     ("offset", "log", "kind", "replayable"),
     [
-        (b'{"topic":{"0":123}}', b"", "kafka", True),
+        (b'{"topic":{"0":123}}', b"", "kafka or event-hubs", True),
+        (b'{"one":{"0":123},"other":{"0":1}}', b"", "kafka", True),
+        (b'{"_topic":{"0":123}}', b"", "kafka", True),
+        (b'{"endpoint":"sb://n/","consumerGroup":"$Default","partitionToSeqNos":{"hub":{"0":23}}}', b"",
+         "event-hubs", True),
+        (b'{"version":1,"snapshot_id":5999,"position":1,"scan_all_files":false}', b"", "iceberg", True),
+        (b'{"snapshotId":3,"index":1,"scanSnapshot":false}', b"", "paimon", True),
         (b"5", b"v1\n1795179852328", "rate", True),
         (b"5", b"", "memory or socket", False),
         (b'{"offset":10,"timestamp":2000}', b"", "rate-micro-batch", True),

@@ -1,0 +1,58 @@
+"""Which batches an Iceberg table has of a query: the snapshots that its metadata names.
+
+Tables of a Hadoop catalog say themselves which metadata is the newest. Of other catalogs' tables the file of the
+highest number is taken; the spec may name the very file (`location` ends with .metadata.json).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stateshift.errors import FormatError, MissingFile
+from stateshift.formats.tables.iceberg_metadata import (
+    FOLDER,
+    METADATA_BYTES_MAX,
+    VERSION_HINT,
+    decode_table,
+    metadata_number,
+    newest_metadata,
+)
+from stateshift.storage.protocol import Storage
+from stateshift.survey import SinkLog
+
+
+def read_iceberg_table(storage: Storage, queries: Mapping[str, int]) -> dict[str, SinkLog]:
+    """Return what the table at the storage's location has of each query."""
+    names = {file.path.rpartition("/")[2] for file in storage.list(FOLDER) if file.path.count("/") == 1}
+    name = _hinted(storage, names) or newest_metadata(names)
+    if name is None:
+        raise MissingFile(f"{storage.location} is no Iceberg table: it has no {FOLDER} that names one")
+    return read_iceberg_metadata(storage, f"{FOLDER}/{name}", queries)
+
+
+def read_iceberg_metadata(storage: Storage, path: str, queries: Mapping[str, int]) -> dict[str, SinkLog]:
+    """Return what the table that this metadata file describes has of each query."""
+    try:
+        table = decode_table(storage.read(path, METADATA_BYTES_MAX))
+    except FormatError as error:
+        raise error.at(path) from error
+    versions: dict[str, dict[int, int]] = {query: {} for query in queries}
+    for snapshot in table.streamed:
+        if snapshot.query in versions:
+            versions[snapshot.query].setdefault(snapshot.batch, snapshot.snapshot_id)
+    newest = {query: next(iter(batches), None) for query, batches in versions.items()}
+    return {query: SinkLog(newest[query], batches) for query, batches in versions.items()}
+
+
+def _hinted(storage: Storage, names: set[str]) -> str | None:
+    """The metadata file that the version hint leads to: a newer one may be there before the hint is."""
+    if VERSION_HINT not in names:
+        return None
+    text = storage.read(f"{FOLDER}/{VERSION_HINT}", 1024).strip()
+    number = int(text) if text.isdigit() and len(text) <= 18 else None
+    by_number = {metadata_number(name): name for name in names if name.startswith("v")}
+    if number not in by_number or number is None:
+        return None
+    while number + 1 in by_number:
+        number += 1
+    return by_number[number]

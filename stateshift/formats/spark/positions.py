@@ -1,0 +1,129 @@
+"""How far a source has been read: what its offset says, by the connector that wrote it. Pure.
+
+    {"logOffset":3}                                                            file
+    {"orders":{"0":80,"1":80}}                                                 Kafka, or old Event Hubs (see below)
+    {"endpoint":…,"consumerGroup":…,"partitionToSeqNos":{"hub":{"0":23}}}      Event Hubs, newer
+    {"sourceVersion":1,"reservoirId":"<table id>","reservoirVersion":4,"index":-1,"isStartingVersion":false}    Delta
+    {"version":1,"snapshot_id":599…,"position":1,"scan_all_files":false}       Iceberg
+    {"snapshotId":3,"index":1,"scanSnapshot":false}                            Paimon
+    {"offset":10,"timestamp":2000}                                             rate-micro-batch
+    5                                                                          rate, or memory or socket
+
+Source: Spark, KafkaSourceOffset; Delta, DeltaSourceOffset; Iceberg, StreamingOffset; Paimon, PaimonSourceOffset;
+azure-event-hubs-spark, EventHubsSourceOffset, JsonUtils. Old Event Hubs offsets, and the file under `sources/`, are
+Kafka's in every byte: only several topics, or a name that no event hub may have, tell that it is Kafka.
+
+Delta's index: below 0 nothing of that version is read yet, but for -20 and -19, which stand before and behind a change
+of the table's schema (DeltaSourceOffset.METADATA_CHANGE_INDEX, POST_METADATA_CHANGE_INDEX).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+KAFKA, EVENT_HUBS, EITHER = "kafka", "event-hubs", "kafka or event-hubs"
+NAMES_TOPICS = (KAFKA, EVENT_HUBS, EITHER)
+BEFORE_SCHEMA_CHANGE, BEHIND_SCHEMA_CHANGE = -20, -19
+
+# Event Hubs: letters, digits, periods, hyphens and underscores, with a letter or a digit at both ends.
+_HUB_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,254}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """`kind` is the connector; `details` is what the offset says, in plain values with names of ours."""
+
+    kind: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+def position_of(offset: Any, has_log: bool) -> Position:
+    """Return what a source's offset says, as decoded JSON; `has_log`: there are files below `sources/` of it."""
+    if isinstance(offset, int) and not isinstance(offset, bool):
+        return Position("rate" if has_log else "memory or socket", {"offset": offset})
+    if not isinstance(offset, dict):
+        return Position("unknown")
+    for keys, read in _READERS:
+        if keys <= offset.keys():
+            return read(offset)
+    if offset.keys() == {"offset", "timestamp"}:
+        return Position("rate-micro-batch", {"offset": offset["offset"], "timestamp": offset["timestamp"]})
+    if _is_topics(offset):
+        return Position(_broker_of(offset), {"offsets": topics_of(offset)})
+    return Position("unknown")
+
+
+def topics_of(offset: Mapping[str, Any]) -> dict[str, dict[int, int]]:
+    """Topic -> partition -> the next offset to read. -2 and -1 stand for the first and the last one there is, where a
+    job has not read any yet."""
+    read = {
+        topic: {int(number): at for number, at in partitions.items() if isinstance(at, int) and at >= 0}
+        for topic, partitions in offset.items()
+    }
+    return {topic: partitions for topic, partitions in read.items() if partitions}
+
+
+def _file(offset: Mapping[str, Any]) -> Position:
+    return Position("file", {"log_offset": offset["logOffset"]})
+
+
+def _delta(offset: Mapping[str, Any]) -> Position:
+    details = {
+        "table_id": offset["reservoirId"],
+        "version": offset.get("reservoirVersion"),
+        "index": offset.get("index"),
+        "starting_snapshot": offset.get("isStartingVersion") is True,
+    }
+    return Position("delta", details)
+
+
+def _iceberg(offset: Mapping[str, Any]) -> Position:
+    details = {
+        "snapshot_id": offset["snapshot_id"],
+        "position": offset["position"],
+        "starting_snapshot": offset["scan_all_files"] is True,
+    }
+    return Position("iceberg", details)
+
+
+def _paimon(offset: Mapping[str, Any]) -> Position:
+    details = {
+        "snapshot_id": offset["snapshotId"],
+        "position": offset["index"],
+        "starting_snapshot": offset["scanSnapshot"] is True,
+    }
+    return Position("paimon", details)
+
+
+def _event_hubs(offset: Mapping[str, Any]) -> Position:
+    hubs = offset["partitionToSeqNos"]
+    details = {"consumer_group": offset.get("consumerGroup")}
+    if isinstance(hubs, dict) and _is_topics(hubs):
+        return Position(EVENT_HUBS, {**details, "offsets": topics_of(hubs)})
+    return Position(EVENT_HUBS, details)
+
+
+_READERS = (
+    (frozenset(("logOffset",)), _file),
+    (frozenset(("reservoirId",)), _delta),
+    (frozenset(("snapshot_id", "position", "scan_all_files")), _iceberg),
+    (frozenset(("snapshotId", "index", "scanSnapshot")), _paimon),
+    (frozenset(("partitionToSeqNos",)), _event_hubs),
+)
+
+
+def _broker_of(offset: Mapping[str, Any]) -> str:
+    """An Event Hubs source reads one event hub."""
+    names = list(offset)
+    return EITHER if len(names) == 1 and _HUB_NAME.fullmatch(names[0]) else KAFKA
+
+
+def _is_topics(offset: Mapping[str, Any]) -> bool:
+    return bool(offset) and all(isinstance(v, dict) and all(map(_is_number, v)) for v in offset.values())
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdecimal() and len(word) <= 10
