@@ -8,7 +8,7 @@ checkpoints beside them.
                         delta/checkpoint/             the job that counts its words, before the column was renamed
                         delta/after/                  its _schema_log after that
                         delta/sink/_delta_log/        where it writes to; with a checkpoint in Parquet
-                        delta/parts/, delta/v2/       written by foreachBatch with txnAppId: checkpoints in parts, and V2
+                        delta/parts/, delta/v2/       by foreachBatch with txnAppId: checkpoints in parts, and V2
                         iceberg/source/, iceberg/sink/, iceberg/checkpoint/      metadata in JSON only
                         file/out/_spark_metadata/, file/checkpoint/
                         expected.json                 ids, batches and versions, as the engines themselves tell them

@@ -50,7 +50,7 @@ def delta(version: Any, index: Any, starting: bool = False) -> Endpoint:
             Endpoint("sink", "", "iceberg", None, "s3://lake/t", {}, {"queries": [{"query": "q", "last_batch": None}]}),
             "s3://lake/t, no batch of this query",
         ),
-        (Endpoint("sink", "", "delta", None, "s3://lake/t", {}, {"wrong": "no"}), "s3://lake/t, its log cannot be read"),
+        (Endpoint("sink", "", "delta", None, "s3://t", {}, {"wrong": "no"}), "s3://t, its log cannot be read"),
         (Endpoint("sink", "", "kafka", None, None, {}, {}), ""),
     ],
 )  # fmt: skip

@@ -83,9 +83,10 @@ def endpoints_told(facts: Facts) -> tuple[Endpoint, ...]:
 def _plain(image: Image, end: Endpoint, several: bool) -> Endpoint:
     """Topics' partitions are numbers, which keys of JSON cannot be."""
     details = dict(end.details)
-    if end.offsets:
-        offsets = {topic: {str(part): at for part, at in parts.items()} for topic, parts in end.offsets.items()}
-        details["offsets"] = offsets
+    offsets = details.get("offsets", {})
+    if offsets:
+        named = {topic: {str(part): at for part, at in parts.items()} for topic, parts in offsets.items()}
+        details["offsets"] = named
     if several:
         details["image"] = image.path
     return replace(end, offsets={}, details=details)

@@ -23,8 +23,8 @@ def sink_with(kind: str, last: int | None, versions: dict[int, int] | None = Non
     return replace(facts, read=True, logs={of: SinkLog(last, versions or {})})
 
 
-def planned(sink: SinkFacts | None, checkpoint: Checkpoint = Checkpoint(), **keys: Any) -> Plan:
-    return plan_of(spec_of(**keys), facts_of(surveyed(checkpoint), sink=sink))
+def planned(sink: SinkFacts | None, checkpoint: Checkpoint | None = None, **keys: Any) -> Plan:
+    return plan_of(spec_of(**keys), facts_of(surveyed(checkpoint or Checkpoint()), sink=sink))
 
 
 def about_the_sink(plan: Plan) -> Finding:
