@@ -1,31 +1,229 @@
-"""RocksDB's MANIFEST: which tables make up a database, as a log of edits. One edit is written, that names them all.
+"""RocksDB's MANIFEST: which tables make up a database, as a log of edits. One edit is written, that names them all; any
+number is read.
 
-    log     (crc32c u32LE, masked | size u16LE | type u8 | content)*      in blocks of 32768 bytes, which no record
-                                                                          crosses: 1 whole, 2 first, 3 middle, 4 last
-    edit    01 SIZED comparator | 02 log number | 09 previous log | 03 next file | 04 last sequence | TABLE*
-    TABLE   67 level | number | size | SIZED smallest | SIZED largest | smallest sequence | largest sequence | 01
-            numbers are varints, SIZED is a varint size and so many bytes; keys have their sequence and type behind them
+    edit    FIELD*                numbers are varints, SIZED is a varint size and so many bytes
+    FIELD   1 SIZED comparator | 2 log number | 9 previous log | 10 oldest log | 3 next file | 4 last sequence
+            | 200 column family | 201 SIZED its name: it is created | 202 it is dropped | 203 largest family
+            | 5 level, SIZED key | 6 level, number: a table is gone | TABLE | 300 edits that follow in the same group
+            | 8193 and above: SIZED, ignored by who does not know it
+    TABLE   7, 100, 102 or 103 | level | number | [102: path] | size | SIZED smallest | SIZED largest
+            | [not 7] smallest sequence | largest sequence | [103: OPTION* 1]
+    OPTION  number | SIZED. From 64 to 127 it must be known by who reads it
 
-Source: RocksDB, db/log_format.h, db/version_edit.cc (EncodeTo; NewFile4 without optional fields, which 6.20 to 9.8
-read). CURRENT names the MANIFEST. Column families of RocksDB's own Spark does not use: its are parts of the keys.
+Keys have their sequence and type behind them.
+
+Source: RocksDB, db/version_edit.h and .cc (EncodeTo, DecodeFrom); NewFile4 without optional fields is what 6.20 to 9.8
+read. CURRENT names the MANIFEST. Column families of RocksDB's own Spark does not use: its are parts of the keys. Flink
+has one for each state. Blob files are refused: neither engine writes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from stateshift.formats.crc32c import masked_crc32c
+from stateshift.errors import FormatError
+from stateshift.formats.rocksdb.block import varint as read_varint
+from stateshift.formats.rocksdb.log import decode_log, encode_log
 from stateshift.formats.rocksdb.sst_encoding import TableFacts, varint
 
 MANIFEST, CURRENT = "MANIFEST-000001", b"MANIFEST-000001\n"
 FIRST_TABLE = 2  # of a database that we make: the number before it is its MANIFEST's
 BOTTOM = 6  # of RocksDB's seven levels the last, whose tables are never compacted for their size
+DEFAULT_FAMILY = "default"
 
 _COMPARATOR = b"leveldb.BytewiseComparator"
-_LOG_BLOCK, _HEADER = 32_768, 7
-_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _PUT = (1).to_bytes(8, "little")
 _LAST_SEQUENCE = 1
+_WHAT = "a MANIFEST"
+SEQUENCE_MAX = (1 << 56) - 1
+_IGNORED_FROM = 1 << 13
+_MUST_KNOW = 1 << 6
+_END_OF_OPTIONS, _PATH = 1, 65
+
+
+class Place(NamedTuple):
+    """Where a write stands in the order of all: by its key, and of one key the newest first."""
+
+    key: bytes
+    age: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A table by its MANIFEST. Of two neighbours in a level, one may end with the key that the other begins with."""
+
+    number: int
+    level: int
+    size: int
+    smallest: Place
+    largest: Place
+    first_sequence: int
+    last_sequence: int
+
+
+@dataclass
+class Family:
+    """A column family and its tables by their numbers."""
+
+    name: str
+    tables: dict[int, TableFile] = field(default_factory=dict)
+
+
+@dataclass
+class Manifest:
+    """What all edits come to. `families` are by their ids."""
+
+    families: dict[int, Family] = field(default_factory=lambda: {0: Family(DEFAULT_FAMILY)})
+    last_sequence: int = 0
+
+    @property
+    def numbers(self) -> set[int]:
+        """The numbers of all tables."""
+        return {number for family in self.families.values() for number in family.tables}
+
+
+def decode_current(content: bytes) -> str:
+    """The name of the MANIFEST that CURRENT holds."""
+    name, newline, rest = content.partition(b"\n")
+    if not newline or rest or not name.startswith(b"MANIFEST-") or not name[9:].isdigit():
+        raise FormatError("CURRENT does not name a MANIFEST", None, 0)
+    return name.decode("ascii")
+
+
+def decode_manifest(content: bytes) -> Manifest:
+    """The database that the edits of a MANIFEST lead to."""
+    manifest = Manifest()
+    group = 0
+    for offset, record in decode_log(content, _WHAT):
+        try:
+            left = _Edit(record, manifest).apply()
+        except FormatError as error:
+            raise FormatError(error.fact, None, offset) from error
+        if group and left != group - 1:
+            raise FormatError(f"{_WHAT}: a group of edits is not whole", None, offset)
+        group = left
+    if group:
+        raise FormatError(f"{_WHAT} is truncated: {group} edits of its last group are not there", None, len(content))
+    return manifest
+
+
+class _Edit:
+    """One record, applied to what those before it came to."""
+
+    def __init__(self, record: bytes, manifest: Manifest) -> None:
+        self._data, self._at, self._manifest = record, 0, manifest
+
+    def apply(self) -> int:
+        """Apply the edit; return how many edits follow in the same group."""
+        left = family = 0
+        name: bytes | None = None
+        dropped = False
+        gone: list[tuple[int, int]] = []
+        added: list[TableFile] = []
+        while self._at < len(self._data):
+            tag = self._number()
+            match tag:
+                case 1:
+                    self._check_comparator(self._sized())
+                case 2 | 3 | 9 | 10 | 203:
+                    self._number()
+                case 4:
+                    self._manifest.last_sequence = self._number()
+                case 5:
+                    self._number()
+                    self._sized()
+                case 6:
+                    gone.append((self._number(), self._number()))
+                case 7 | 100 | 102 | 103:
+                    added.append(self._table(tag))
+                case 200:
+                    family = self._number()
+                case 201:
+                    name = self._sized()
+                case 202:
+                    dropped = True
+                case 300:
+                    left = self._number()
+                case _ if tag >= _IGNORED_FROM:
+                    self._sized()
+                case _:
+                    raise FormatError(f"{_WHAT}: an edit has the unknown field {tag}")
+        if name is not None:
+            self._create(family, name)
+        self._change(family, gone, added)
+        if dropped:
+            del self._manifest.families[family]
+        return left
+
+    def _create(self, family: int, name: bytes) -> None:
+        if family in self._manifest.families:
+            raise FormatError(f"{_WHAT}: column family {family} is created twice")
+        try:
+            self._manifest.families[family] = Family(name.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise FormatError(f"{_WHAT}: a column family's name is not UTF-8") from error
+
+    def _change(self, family: int, gone: list[tuple[int, int]], added: list[TableFile]) -> None:
+        if family not in self._manifest.families:
+            raise FormatError(f"{_WHAT}: an edit of column family {family}, which is not there")
+        tables = self._manifest.families[family].tables
+        for level, number in gone:
+            table = tables.pop(number, None)
+            if table is None or table.level != level:
+                raise FormatError(f"{_WHAT}: table {number} is removed from level {level}, where it is not")
+        for table in added:
+            if table.number in tables:
+                raise FormatError(f"{_WHAT}: table {table.number} is added twice")
+            tables[table.number] = table
+
+    def _table(self, tag: int) -> TableFile:
+        level, number = self._number(), self._number()
+        if tag == 102:
+            self._number()
+        size = self._number()
+        smallest, largest = self._key(), self._key()
+        first, last = (0, SEQUENCE_MAX) if tag == 7 else (self._number(), self._number())
+        if tag == 103:
+            self._options()
+        return TableFile(number, level, size, smallest, largest, first, last)
+
+    def _options(self) -> None:
+        while True:
+            option = self._number()
+            if option == _END_OF_OPTIONS:
+                return
+            self._sized()
+            if option & _MUST_KNOW and option != _PATH:
+                raise FormatError(f"{_WHAT}: a table has the unknown field {option}")
+
+    def _check_comparator(self, name: bytes) -> None:
+        if name != _COMPARATOR:
+            shown = name[:80].decode("utf-8", "replace")
+            raise FormatError(f"{_WHAT}: keys are in the order of {shown!r}, which is not known")
+
+    def _key(self) -> Place:
+        key = self._sized()
+        if len(key) < 8:
+            raise FormatError(f"{_WHAT} holds a key without a sequence")
+        return Place(key[:-8], -(int.from_bytes(key[-8:], "little") >> 8))
+
+    def _number(self) -> int:
+        try:
+            value, self._at = read_varint(self._data, self._at, len(self._data))
+        except FormatError as error:
+            raise FormatError(f"{_WHAT} is truncated: unterminated varint") from error
+        return value
+
+    def _sized(self) -> bytes:
+        size = self._number()
+        end = self._at + size
+        if end > len(self._data):
+            raise FormatError(f"{_WHAT}: a field of {size} bytes is larger than its edit")
+        content = self._data[self._at : end]
+        self._at = end
+        return content
 
 
 def encode_manifest(tables: Mapping[int, TableFacts]) -> bytes:
@@ -33,23 +231,13 @@ def encode_manifest(tables: Mapping[int, TableFacts]) -> bytes:
     them."""
     head = b"\x01" + _sized(_COMPARATOR) + b"\x02\x00" + b"\x09\x00"
     head += b"\x03" + varint(max(tables, default=FIRST_TABLE) + 1) + b"\x04" + varint(_LAST_SEQUENCE)
-    return b"".join(_log(head + b"".join(_table(number, table) for number, table in sorted(tables.items()))))
+    return b"".join(encode_log(head + b"".join(_table(number, table) for number, table in sorted(tables.items()))))
 
 
 def _table(number: int, table: TableFacts) -> bytes:
     numbers = varint(BOTTOM) + varint(number) + varint(table.size)
     keys = _sized(table.smallest + _PUT) + _sized(table.largest + _PUT)
     return b"\x67" + numbers + keys + b"\x00\x00" + b"\x01"
-
-
-def _log(record: bytes) -> Iterator[bytes]:
-    """The record, cut at the ends of the log's blocks; there is nothing before it."""
-    room = _LOG_BLOCK - _HEADER
-    pieces = [record[start : start + room] for start in range(0, len(record), room)]
-    for number, piece in enumerate(pieces):
-        first, last = number == 0, number == len(pieces) - 1
-        kind = bytes((_WHOLE if first and last else _FIRST if first else _LAST if last else _MIDDLE,))
-        yield masked_crc32c(kind + piece).to_bytes(4, "little") + len(piece).to_bytes(2, "little") + kind + piece
 
 
 def _sized(content: bytes) -> bytes:

@@ -21,12 +21,12 @@ import pyarrow.compute as pc
 
 from stateshift.errors import FormatError
 from stateshift.formats.blocks import Block, Ints, binary, cut
+from stateshift.formats.rocksdb.block import DataBlock
 from stateshift.formats.rocksdb.sst import (
     BEFORE_ALL,
     DELETES,
     MERGE,
     PUT,
-    DataBlock,
     TableEntry,
     data_blocks,
     entries_of,

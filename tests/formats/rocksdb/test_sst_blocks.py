@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stateshift.errors import FormatError
-from stateshift.formats.rocksdb.sst import DELETES, MERGE, DataBlock, TableEntry, decode_sst, entries_of
+from stateshift.formats.rocksdb.block import DataBlock
+from stateshift.formats.rocksdb.sst import DELETES, MERGE, TableEntry, decode_sst, entries_of
 from stateshift.formats.rocksdb.sst_blocks import KEY_MAX, _decoded, decode_sst_blocks
 from tests.formats.golden import CASES, paths
 from tests.fuzz import sst_files

@@ -1,0 +1,173 @@
+"""A block of an SST: checked, decompressed, and its entries.
+
+    block      content | compression u8 | checksum u32LE          HANDLE = varint offset, varint size of the content
+    content    entries | restarts u32LE* | count u32LE
+    entry      shared varint | unshared varint | value size varint | rest of the key | value
+
+The checksum covers the content as it is stored, and the compression byte behind it. A table is read through a function,
+so that one that lies in a storage need not be in memory: `File` holds it, with the table's size and kind of checksum.
+
+Source: RocksDB, table/format.cc, block_based/block.cc, util/compression.h.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import cramjam
+import xxhash
+
+from stateshift.errors import FormatError
+from stateshift.formats import snappy
+from stateshift.formats.crc32c import crc32c, masked_crc32c
+
+Read = Callable[[int, int], bytes]  # offset, count -> so many bytes, or fewer where the file ends
+
+TRAILER = 5
+WHAT = "an SST"
+
+# How often its size the keys of a block may come to: of 16 entries only the first has its key whole.
+_SHARING_MAX = 16
+# How often its stored size a block may hold: lz4 has one byte for 255, zstd three for 128 KiB, of which RocksDB's
+# blocks of some KiB never come near.
+_EXPANSION_MAX = {4: 255, 5: 255, 7: 4096}
+_U32 = struct.Struct("<I")
+
+
+class Handle(NamedTuple):
+    offset: int
+    size: int
+
+
+class File(NamedTuple):
+    """Where a table's bytes come from, how many there are, and which checksum its blocks have."""
+
+    read: Read
+    size: int
+    check: int
+
+
+class DataBlock(NamedTuple):
+    """A block of entries, decompressed, and where it stands in the table."""
+
+    content: bytes
+    offset: int
+
+
+def read_block(file: File, handle: Handle) -> bytes:
+    """A block's content, checked and decompressed."""
+    stored, compression = checked(file, handle)
+    return _decompressed(stored, compression, handle.offset)
+
+
+def checked(file: File, handle: Handle) -> tuple[bytes, int]:
+    """A block's content as it is stored, and how it is compressed."""
+    offset, size = handle
+    if offset + size + TRAILER > file.size:
+        raise FormatError(f"{WHAT} ends before its block of {size} bytes at {offset} does", None, file.size)
+    raw = file.read(offset, size + TRAILER)
+    if len(raw) < size + TRAILER:
+        raise FormatError(f"{WHAT} ends before its block of {size} bytes at {offset} does", None, offset + len(raw))
+    content, compression = raw[:size], raw[size]
+    expected = CHECKSUMS[file.check]
+    if expected and expected(content, compression) != _U32.unpack_from(raw, size + 1)[0]:
+        raise FormatError(f"{WHAT}: a block's checksum does not fit its content", None, offset)
+    return content, compression
+
+
+def _decompressed(data: bytes, kind: int, offset: int) -> bytes:
+    if kind == 0:
+        return data
+    if kind == 1:
+        return snappy.decompressed(data, offset)
+    if kind not in (4, 5, 7):
+        raise FormatError(f"{WHAT} has a block of unknown compression {kind}", None, offset)
+    with placed(offset):
+        raw, position = varint(data, 0, len(data))
+    if raw > min(1 << 30, _EXPANSION_MAX[kind] * len(data) + 64):
+        raise FormatError(f"{WHAT}: a block of {len(data)} bytes claims to hold {raw}", None, offset)
+    try:
+        if kind == 7:
+            room = bytearray(raw)  # no more than was claimed: a frame may expand without end
+            out = bytes(room[: cramjam.zstd.decompress_into(data[position:], room)])
+        else:
+            out = bytes(cramjam.lz4.decompress_block(data[position:], output_len=raw)) if raw else b""
+    except (cramjam.DecompressionError, OSError) as error:
+        raise FormatError(f"{WHAT} has a damaged block", None, offset) from error
+    if len(out) != raw:
+        raise FormatError(f"{WHAT}: a block claims {raw} bytes and holds {len(out)}", None, offset)
+    return out
+
+
+def block_entries(block: bytes, offset: int) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of a data, properties or metaindex block."""
+    end = end_of_entries(block, offset)
+    position, key = 0, b""
+    room = _SHARING_MAX * len(block)
+    with placed(offset):
+        while position < end:
+            shared, position = varint(block, position, end)
+            unshared, position = varint(block, position, end)
+            size, position = varint(block, position, end)
+            middle = position + unshared
+            room -= shared
+            if shared > len(key) or middle + size > end or room < 0:
+                raise FormatError(f"{WHAT}: an entry is larger than its block", None, offset)
+            key = key[:shared] + block[position:middle]
+            position = middle + size
+            yield key, block[middle:position]
+
+
+def end_of_entries(block: bytes, offset: int) -> int:
+    count = int.from_bytes(block[-4:], "little")
+    end = len(block) - 4 - 4 * count
+    if len(block) < 4 or count >> 31 or end < 0:
+        raise FormatError(f"{WHAT}: a block without restarts, or with a hashed index", None, offset)
+    return end
+
+
+def handle_at(data: bytes, position: int, end: int) -> tuple[Handle, int]:
+    offset, position = varint(data, position, end)
+    size, position = varint(data, position, end)
+    return Handle(offset, size), position
+
+
+@contextmanager
+def placed(offset: int) -> Iterator[None]:
+    """What is wrong inside of a block is said to be at the block's place: within, bytes are counted as they come out
+    of the compression."""
+    try:
+        yield
+    except FormatError as error:
+        raise error if error.offset is not None else FormatError(error.fact, None, offset) from error
+
+
+def varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    if position < end and data[position] < 0x80:
+        return data[position], position + 1
+    value = shift = 0
+    while position < end and shift < 64:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise FormatError(f"{WHAT}: a number that does not end")
+
+
+def _xxh3(data: bytes, last: int) -> int:
+    """XXH3 leaves the last byte out and mixes it in afterwards (format.cc, ModifyChecksumForLastByte)."""
+    return (xxhash.xxh3_64_intdigest(data) ^ last * 0x6B9083D9) & 0xFFFFFFFF
+
+
+CHECKSUMS: dict[int, Callable[[bytes, int], int] | None] = {
+    0: None,
+    1: lambda data, last: masked_crc32c(bytes((last,)), crc32c(data)),
+    2: lambda data, last: xxhash.xxh32_intdigest(data + bytes((last,))),
+    3: lambda data, last: xxhash.xxh64_intdigest(data + bytes((last,))) & 0xFFFFFFFF,
+    4: _xxh3,
+}

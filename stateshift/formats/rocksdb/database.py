@@ -1,0 +1,220 @@
+"""A RocksDB of several tables, read as one: what each key of a column family holds.
+
+    CURRENT -> MANIFEST -> the tables of each column family, by their levels
+
+    open_database(files)          Database; its files are there, and what CURRENT and MANIFEST say fits them
+    database.entries(family)      (key, value) in the order of the keys
+
+Of the writes to a key the newest counts, by its sequence; merges are joined to what was before them by a comma, as
+RocksDB's StringAppendTESTOperator does, with which Flink opens its databases. Range deletions reach into older tables.
+Tables of level 0 overlap, those of a deeper level do not: one of them at a time is open.
+
+Each table is held against the MANIFEST as it is read to its end: size, smallest and largest key, sequences, and the
+number of entries that its properties claim.
+
+Source: RocksDB, db/version_set.cc, db/merge_helper.cc, utilities/merge_operators/string_append/stringappend2.cc.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import attrgetter
+
+from stateshift.errors import FormatError
+from stateshift.formats.rocksdb.block import Read
+from stateshift.formats.rocksdb.manifest import Family, Manifest, TableFile, decode_current, decode_manifest
+from stateshift.formats.rocksdb.sst import BEFORE_ALL, DELETES, MERGE, TableEntry, in_order
+from stateshift.formats.rocksdb.table import RangeDeletion, Table, open_table
+
+CURRENT = "CURRENT"
+DELIMITER = b","
+SMALL_MAX = 256 * 1024 * 1024  # a MANIFEST grows to 1 GiB at most, and to some KiB in truth
+
+
+@dataclass(frozen=True, slots=True)
+class FileOf:
+    """A file of a database: how its bytes are read, and how many there have to be."""
+
+    read: Read
+    size: int
+
+    def whole(self, name: str) -> bytes:
+        if self.size > SMALL_MAX:
+            raise FormatError(f"{name} has {self.size} bytes, more than RocksDB writes", None, 0)
+        content = self.read(0, self.size)
+        if len(content) < self.size:
+            raise FormatError(f"{name} has {len(content)} bytes instead of {self.size}", None, len(content))
+        return content
+
+
+Files = Mapping[str, FileOf]
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database whose MANIFEST was read, and whose tables are there."""
+
+    files: Files
+    manifest: Manifest
+
+    @property
+    def families(self) -> dict[str, Family]:
+        return {family.name: family for family in self.manifest.families.values()}
+
+    def entries(self, name: str) -> Iterator[tuple[bytes, bytes]]:
+        """What each key of a column family holds, in the order of the keys."""
+        family = self.families[name]
+        tables = {number: self._opened(table) for number, table in family.tables.items()}
+        deletions = [deletion for table in tables.values() for deletion in table.deletions]
+        covering = _Covering(deletions)
+        levels: list[Iterator[TableEntry]] = []
+        for group in _levels(family.tables.values()):
+            levels.append(self._chained([(one, tables[one.number]) for one in group]))
+        order = heapq.merge(*levels, key=lambda entry: (entry.key, -entry.sequence))
+        for key, writes in groupby(order, key=attrgetter("key")):
+            value = _resolved(writes, covering.newest(key))
+            if value is not None:
+                yield key, value
+
+    def _opened(self, fact: TableFile) -> Table:
+        name = name_of(fact.number)
+        file = self.files[name]
+        if file.size != fact.size:
+            raise FormatError(f"{name} has {file.size} bytes, its MANIFEST says {fact.size}", None, file.size)
+        with _named(name):
+            return open_table(file.read, file.size)
+
+    def _chained(self, tables: Iterable[tuple[TableFile, Table]]) -> Iterator[TableEntry]:
+        for fact, table in tables:
+            with _named(name_of(fact.number)):
+                yield from self._checked(fact, table)
+
+    def _checked(self, fact: TableFile, table: Table) -> Iterator[TableEntry]:
+        """The table's entries; at their end, that they are those which the MANIFEST and its properties tell of."""
+        count, last = 0, None
+        newest = min(fact.last_sequence, self.manifest.last_sequence)
+        for entry in in_order(table.blocks(), BEFORE_ALL):
+            if last is None and not _begins(fact, table, entry.key):
+                raise FormatError("its first key is not the one that its MANIFEST names", None, 0)
+            if not fact.first_sequence <= entry.sequence <= newest:
+                raise FormatError(f"a write has sequence {entry.sequence}, its MANIFEST says {fact.first_sequence} to "
+                                  f"{newest}", None, 0)  # fmt: skip
+            count, last = count + 1, entry
+            yield entry
+        if last is None and not table.deletions:
+            raise FormatError("it holds no entries, and its MANIFEST names keys", None, 0)
+        if last is not None and not _ends(fact, table, last.key):
+            raise FormatError("its last key is not the one that its MANIFEST names", None, 0)
+        claimed = table.number(b"rocksdb.num.entries")
+        own = count + len(table.deletions)
+        if claimed is not None and claimed not in (count, own):
+            raise FormatError(f"it holds {count} entries, its properties say {claimed}", None, 0)
+
+
+def open_database(files: Files) -> Database:
+    """The database of these files, by their names there; CURRENT, MANIFEST and all tables are held against each
+    other."""
+    if CURRENT not in files:
+        raise FormatError("a RocksDB without CURRENT", None, 0)
+    name = decode_current(files[CURRENT].whole(CURRENT))
+    if name not in files:
+        raise FormatError(f"CURRENT names {name}, which is not there", None, 0)
+    manifest = decode_manifest(files[name].whole(name))
+    there = {number_of(own) for own in files if own.endswith(".sst")}
+    missing, foreign = manifest.numbers - there, there - manifest.numbers
+    if missing:
+        raise FormatError(f"{name} names {name_of(min(missing))}, which is not there", None, 0)
+    if foreign:
+        raise FormatError(f"{name} does not name {name_of(min(foreign))}, whose entries would be lost", None, 0)
+    database = Database(files, manifest)
+    if len(database.families) < len(manifest.families):
+        raise FormatError(f"{name} names two column families the same", None, 0)
+    for family in manifest.families.values():
+        _check_levels(family, name)
+    return database
+
+
+def name_of(number: int) -> str:
+    return f"{number:06d}.sst"
+
+
+def number_of(name: str) -> int:
+    digits = name.removesuffix(".sst")
+    if not digits.isdecimal() or not digits.isascii():
+        raise FormatError(f"{name[:80]!r} is no name of a table", None, 0)
+    return int(digits)
+
+
+def _check_levels(family: Family, name: str) -> None:
+    for group in _levels(family.tables.values()):
+        for one, other in pairwise(group):
+            if one.largest >= other.smallest:
+                raise FormatError(f"{name}: tables {one.number} and {other.number} of level {one.level} overlap", None,
+                                  0)  # fmt: skip
+
+
+def _levels(tables: Iterable[TableFile]) -> list[list[TableFile]]:
+    """The tables that can be read behind each other: each of level 0 by itself, those of a deeper level together."""
+    groups: list[list[TableFile]] = []
+    deeper: dict[int, list[TableFile]] = {}
+    for table in tables:
+        if table.level == 0:
+            groups.append([table])
+        else:
+            deeper.setdefault(table.level, []).append(table)
+    for level in sorted(deeper):
+        groups.append(sorted(deeper[level], key=attrgetter("smallest")))
+    return groups
+
+
+def _begins(fact: TableFile, table: Table, key: bytes) -> bool:
+    return fact.smallest.key <= key if table.deletions else fact.smallest.key == key
+
+
+def _ends(fact: TableFile, table: Table, key: bytes) -> bool:
+    return key <= fact.largest.key if table.deletions else key == fact.largest.key
+
+
+def _resolved(writes: Iterable[TableEntry], deleted: int) -> bytes | None:
+    """What the writes to one key come to, newest first; those older than sequence `deleted` are deleted."""
+    operands: list[bytes] = []
+    for entry in writes:
+        if entry.sequence < deleted or entry.kind in DELETES:
+            break
+        operands.append(entry.value)
+        if entry.kind != MERGE:
+            break
+    return DELIMITER.join(reversed(operands)) if operands else None
+
+
+class _Covering:
+    """The newest range deletion over a key; asked for keys in their order."""
+
+    def __init__(self, deletions: Iterable[RangeDeletion]) -> None:
+        self._waiting = sorted(deletions, reverse=True)
+        self._open: list[tuple[int, bytes]] = []
+
+    def newest(self, key: bytes) -> int:
+        while self._waiting and self._waiting[-1].start <= key:
+            deletion = self._waiting.pop()
+            heapq.heappush(self._open, (-deletion.sequence, deletion.end))
+        while self._open and self._open[0][1] <= key:
+            heapq.heappop(self._open)
+        return -self._open[0][0] if self._open else 0
+
+
+class _named:
+    """Errors inside say which file they are about."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, FormatError):
+            raise type(error)(f"{self._name}: {error.fact}", None, error.offset, hint=error.hint) from error
