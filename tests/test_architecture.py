@@ -56,7 +56,7 @@ FLINK_ROWS = (
     ("findings", "deep", "differing", "exporting"),
     ("survey", "showing"),
     ("rescaling", "choosing"),
-    ("entries", "operators"),
+    ("entries", "operators", "databases", "keyed_entries"),
     ("editing", "reading", "folders"),
     ("places", "layout", "loose", "keys"),
 )

@@ -184,9 +184,11 @@ def judgement(found: Judgement) -> dict[str, Any]:
 
 
 def differences(found: Differences) -> dict[str, Any]:
-    """Counts per operator, and within it per store."""
+    """Counts per operator, and within it per store. `equal` is null where something could not be compared, and all else
+    is equal; `reason` says what."""
     return {
-        "equal": found.equal,
+        "equal": None if found.different is None else not found.different,
+        "reason": "; ".join(f"{operator}, {store}: {why}" for operator, store, why in found.incomparable) or None,
         "epochs": list(found.epochs),
         "operators": [_operator_differences(found, name) for name in dict.fromkeys(s.operator for s in found.stores)],
         "incomparable": [

@@ -14,7 +14,7 @@ EPILOG = epilog(
     "stateshift diff orders moved/orders --show 5",
     2, 3, 4, 5, 6, 7,
     e0="both hold the same entries",
-    e5="they differ, or hold what cannot be compared", e7="the fleet failed",
+    e4="no image, or they hold what cannot be compared", e5="they differ", e7="the fleet failed",
 )  # fmt: skip
 
 
@@ -36,7 +36,7 @@ def command(
     from stateshift import look
     from stateshift.cli import as_json, render_diff
     from stateshift.cli.manned import manned
-    from stateshift.errors import VerifyError
+    from stateshift.errors import PlanError, VerifyError
 
     terminal = Terminal.of(context, json, verbose)
     with manned(terminal, fleet, [a, b]) as crew:
@@ -45,4 +45,9 @@ def command(
         terminal.document(as_json.differences(found))
     else:
         terminal.show(render_diff.differences(found, a, b, verbose))
-    return 0 if found.equal else VerifyError.exit_code
+    match found.different:
+        case True:
+            return VerifyError.exit_code
+        case None:
+            return PlanError.exit_code
+    return 0

@@ -22,8 +22,10 @@ def differences(found: Differences, a: str, b: str, verbose: bool = False) -> It
         yield Line(f"equal, {many(same, 'entry', 'entries')}: {redact(a)} and {redact(b)}", "good")
     elif any(not store.equal for store in found.stores):
         yield Line(f"different: {redact(a)} and {redact(b)}", "bad")
-    else:
+    elif found.stores:
         yield Line(f"what could be compared is equal: {redact(a)} and {redact(b)}", "warn")
+    else:
+        yield Line(f"cannot be compared: {redact(a)} and {redact(b)}", "warn")
     if found.epochs[0] != found.epochs[1]:
         yield Line(f"epoch {found.epochs[0]} and epoch {found.epochs[1]}", "dim", 2)
     rows = [store for store in found.stores if verbose or not store.equal]

@@ -77,7 +77,8 @@ class Counts:
 
 @dataclass(slots=True)
 class Differences:
-    """`incomparable` names stores, and why nothing can be said about them."""
+    """`incomparable` names stores, and why nothing can be said about them. `different` is what can be said: it is None
+    where all that could be compared is equal, and something could not."""
 
     stores: list[Counts] = field(default_factory=list)
     incomparable: list[tuple[str, str, str]] = field(default_factory=list)
@@ -86,7 +87,13 @@ class Differences:
 
     @property
     def equal(self) -> bool:
-        return not self.incomparable and all(store.equal for store in self.stores)
+        return self.different is False
+
+    @property
+    def different(self) -> bool | None:
+        if not all(store.equal for store in self.stores):
+            return True
+        return None if self.incomparable else False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,10 @@ for it? What serializers alone can tell is not asked: that is said, once."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from stateshift.engines.flink.choosing import metadata_of, places_of
+from stateshift.engines.flink.databases import checked_databases, without_native
 from stateshift.engines.flink.entries import canonical_sections, of_operator
 from stateshift.engines.flink.keys import hash_of, hashable
 from stateshift.engines.flink.reading import Streams
@@ -23,12 +25,21 @@ def everything(storage: Storage, image: Image) -> Iterator[Finding]:
     streams = Streams(storage.chunks, places_of(image))
     for operator in metadata_of(image).operators:
         try:
-            for _ in of_operator(operator, streams):
+            for _ in of_operator(_without_databases(operator), streams):
                 pass
             yield from _misplaced(operator, streams)
+            yield from checked_databases(operator, streams)
         except (FormatError, StorageError) as error:
             offset = error.offset if isinstance(error, FormatError) else None
             yield Finding("refuse", f"operator {operator.id.hex()}: {error.fact}", offset=offset)
+
+
+def _without_databases(operator: OperatorState) -> OperatorState:
+    """The operator without the state that `checked_databases` reads, which need not be read twice."""
+    subtasks = operator.subtasks and tuple(
+        replace(subtask, managed_keyed=without_native(subtask.managed_keyed)) for subtask in operator.subtasks
+    )
+    return replace(operator, subtasks=subtasks)
 
 
 def _misplaced(operator: OperatorState, streams: Streams) -> Iterator[Finding]:

@@ -1,7 +1,8 @@
 """Two Flink images compared by their entries: backends may differ, files and subtasks do not count. Reads only.
 
-Operators are matched by their ids. What is not told apart into entries (files of RocksDB, key groups of the hashmap
-backend) is compared as it lies there, so that it differs from the same state in another format.
+Operators are matched by their ids. Keyed state whose entries cannot be told apart (a changelog, or hashmap's own format
+with serializers of the job's) is compared as it lies there: it is the same where its bytes are, and cannot be compared
+where they are not. Of broadcast state each subtask has a copy: copies which are the same count once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,12 @@ from shlex import quote
 
 from stateshift.engines.flink.choosing import metadata_of, places_of
 from stateshift.engines.flink.entries import pairs_of
+from stateshift.engines.flink.keyed_entries import (
+    keyed_alone,
+    keyed_pairs_of,
+    why_operator_is_opaque,
+    without_keyed,
+)
 from stateshift.engines.flink.reading import Streams
 from stateshift.engines.flink.showing import Shower
 from stateshift.engines.flink.survey import survey as surveyed
@@ -62,16 +69,48 @@ class _Comparing:
         self._showers = [Shower(state, side.streams) for state, side in zip(self._states, sides, strict=True) if state]
 
     def run(self) -> None:
-        for one in matched(self._keyed()):
+        why = self._why_opaque()
+        if why is None:
+            self._compare(self._entries(keyed=True))
+        elif self._is_same_as_it_lies():
+            self._compare(self._entries(keyed=True, as_it_lies=True))
+        else:
+            self._found.incomparable.append((self._name, "keyed", f"cannot be compared: {why}"))
+        self._compare(self._entries(keyed=False))
+        self._found.stores += [self._counts[name] for name in sorted(self._counts)]
+
+    def _why_opaque(self) -> str | None:
+        """Why the keyed state of a side cannot be told apart into entries."""
+        for state, side, name in zip(self._states, self._sides, ("A", "B"), strict=True):
+            why = why_operator_is_opaque(state, side.streams) if state is not None else None
+            if why is not None:
+                return f"in {name}, {why}"
+        return None
+
+    def _is_same_as_it_lies(self) -> bool:
+        """Whether keyed state that cannot be told apart is the same, byte by byte."""
+        same = not any(one.differing for one in matched(self._entries(keyed=True, as_it_lies=True)))
+        self._counts.clear()  # of a look that may lead to nothing
+        return same
+
+    def _compare(self, entries: Iterator[tuple[int, Block]]) -> None:
+        for one in matched(entries):
             for key in one.same.to_pylist():
                 self._count(key).same += 1
             self._tell(one)
-        self._found.stores += [self._counts[name] for name in sorted(self._counts)]
 
-    def _keyed(self) -> Iterator[tuple[int, Block]]:
+    def _entries(self, keyed: bool, as_it_lies: bool = False) -> Iterator[tuple[int, Block]]:
         """The entries of both sides, each key with its state's name in front."""
         for number, (state, side) in enumerate(zip(self._states, self._sides, strict=True)):
-            for store, pairs in pairs_of(state, side.streams) if state is not None else ():
+            if state is None:
+                continue
+            if not keyed:
+                found = pairs_of(without_keyed(state), side.streams, seen=set())
+            elif as_it_lies:
+                found = pairs_of(keyed_alone(state), side.streams)
+            else:
+                found = keyed_pairs_of(state, side.streams)
+            for store, pairs in found:
                 self._counts.setdefault(store, Counts(self._name, store))
                 before = store.encode() + SEPARATOR
                 yield number, block_of((before + key, value) for key, value in pairs)

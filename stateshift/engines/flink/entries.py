@@ -69,9 +69,14 @@ def pairs_of(
     operator: OperatorState, streams: Streams, whole: bool = False, seen: Seen | None = None
 ) -> Iterator[tuple[str, Pairs]]:
     """State, and some of its entries."""
+    yield from in_pieces(of_operator(operator, streams, whole, seen))
+
+
+def in_pieces(entries: Iterable[Entry]) -> Iterator[tuple[str, Pairs]]:
+    """State, and so many of its entries as memory holds at once."""
     held: dict[str, Pairs] = {}
     count = size = 0
-    for store, key, value in of_operator(operator, streams, whole, seen):
+    for store, key, value in entries:
         held.setdefault(store, []).append((key, value))
         count, size = count + 1, size + len(key) + len(value)
         if count >= RECORDS_MAX or size >= BYTES_MAX:

@@ -39,7 +39,8 @@ def judged(
     from stateshift.engines.flink.deep import everything
 
     found = tuple(everything(storage, image))
-    return Judged(found, () if found else image.epochs)
+    refused = any(finding.level == "refuse" for finding in found)
+    return Judged(found, () if refused else image.epochs)
 
 
 def way_out(path: str, images: Sequence[str]) -> str:

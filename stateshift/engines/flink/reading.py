@@ -3,6 +3,7 @@
     Streams(read, places)
       .chunks(stream, start)    the bytes of a stream from there on
       .head(stream, size)       its first bytes
+      .reader(stream)           a function of offset and count, for a file that is not read from front to back
 
 `read` opens a path below the image's root, from an offset on.
 """
@@ -27,6 +28,7 @@ from stateshift.formats.flink.stream_handles import (
 )
 
 METADATA_MAX = 1 << 31
+WINDOW = 1 << 20
 Read = Callable[[str, int], Iterator[bytes]]
 
 
@@ -58,11 +60,36 @@ class Streams:
     def head(self, stream: StreamHandle, size: int) -> bytes:
         return b"".join(_upto(self.chunks(stream), size))
 
+    def reader(self, stream: StreamHandle) -> Callable[[int, int], bytes]:
+        """A function that gives `count` bytes from an offset on, or fewer where the stream ends. It holds a window of
+        what it read last."""
+        return _Window(self, stream).read
+
     def _path(self, stream: RelativeFile | AbsoluteFile | Segment) -> str:
         path = self.places.path_of(stream)
         if path is None:
             raise MissingFile(f"{stream.path} is not below {self.places.root}", location=stream.path)
         return path
+
+
+class _Window:
+    """The part of a stream that was read last. The first look at its end takes what lies before it as well: a table is
+    read from its footer to its index."""
+
+    def __init__(self, streams: Streams, stream: StreamHandle) -> None:
+        self._streams, self._stream = streams, stream
+        self._start, self._held = 0, b""
+
+    def read(self, offset: int, count: int) -> bytes:
+        end = offset + count
+        if offset < self._start or end > self._start + len(self._held):
+            start = offset
+            if end >= self._stream.size:
+                start = min(offset, max(0, self._stream.size - WINDOW))
+            wanted = max(end - start, WINDOW)
+            self._held = b"".join(_upto(self._streams.chunks(self._stream, start), wanted))
+            self._start = start
+        return self._held[offset - self._start : end - self._start]
 
 
 def _upto(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:

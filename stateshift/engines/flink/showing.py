@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
-from stateshift.engines.flink.entries import canonical_sections, is_canonical, of_subtask
+from stateshift.engines.flink.entries import of_subtask
+from stateshift.engines.flink.keyed_entries import headers_of, keyed_entries, why_opaque
 from stateshift.engines.flink.reading import Streams
 from stateshift.errors import FormatError
 from stateshift.formats.flink.java_data import Input
 from stateshift.formats.flink.key_groups import prefix_bytes
-from stateshift.formats.flink.keyed_state import Header, StateInfo, entries
+from stateshift.formats.flink.keyed_state import Header, StateInfo
 from stateshift.formats.flink.metadata import Metadata, OperatorState
 from stateshift.formats.flink.serializers import Serializer, Unknown, value
 
@@ -41,11 +41,9 @@ def shown(metadata: Metadata, streams: Streams) -> Iterator[Shown]:
 def of_operator(operator: OperatorState, streams: Streams) -> Iterator[Shown]:
     own, prefix = operator.id.hex(), prefix_bytes(operator.max_parallelism)
     for subtask in operator.subtasks or ():
-        readable = is_canonical(subtask.managed_keyed, streams)
-        for header, group, content in canonical_sections(subtask.managed_keyed, streams):
-            for number, key, raw in entries(content, prefix, group):
-                state = header.states[number]
-                yield Shown(own, state.name, subtask.index, _key(header, state, key[prefix:]), _value(state, raw))
+        readable = why_opaque(subtask.managed_keyed, streams) is None
+        for header, state, _, key, raw in keyed_entries(subtask.managed_keyed, prefix, streams) if readable else ():
+            yield Shown(own, state.name, subtask.index, _key(header, state, key), _value(state, raw))
         for state_name, key, raw in of_subtask(subtask, prefix, streams, keyed=not readable):
             yield Shown(own, state_name, subtask.index, {"bytes": _text(key)}, {"bytes": raw.hex()})
 
@@ -56,9 +54,10 @@ class Shower:
     def __init__(self, operator: OperatorState, streams: Streams) -> None:
         self._states: dict[str, tuple[Header, StateInfo]] = {}
         for subtask in operator.subtasks or ():
-            for header, _, _ in islice(canonical_sections(subtask.managed_keyed, streams), 1):
-                for state in header.states:
-                    self._states.setdefault(state.name, (header, state))
+            if why_opaque(subtask.managed_keyed, streams) is None:
+                for header in headers_of(subtask.managed_keyed, streams):
+                    for state in header.states:
+                        self._states.setdefault(state.name, (header, state))
 
     def key(self, state: str, raw: bytes) -> Any:
         return _key(*self._states[state], raw) if state in self._states else {"bytes": _text(raw)}

@@ -64,6 +64,12 @@ class Database:
     def families(self) -> dict[str, Family]:
         return {family.name: family for family in self.manifest.families.values()}
 
+    def open_tables(self) -> None:
+        """Read the footer and the properties of every table: all are of a version that is known."""
+        for family in self.manifest.families.values():
+            for fact in family.tables.values():
+                self._opened(fact)
+
     def entries(self, name: str) -> Iterator[tuple[bytes, bytes]]:
         """What each key of a column family holds, in the order of the keys."""
         family = self.families[name]
@@ -122,7 +128,8 @@ def open_database(files: Files) -> Database:
     name = decode_current(files[CURRENT].whole(CURRENT))
     if name not in files:
         raise FormatError(f"CURRENT names {name}, which is not there", None, 0)
-    manifest = decode_manifest(files[name].whole(name))
+    with _named(name):
+        manifest = decode_manifest(files[name].whole(name))
     there = {number_of(own) for own in files if own.endswith(".sst")}
     missing, foreign = manifest.numbers - there, there - manifest.numbers
     if missing:

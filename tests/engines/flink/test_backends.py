@@ -1,0 +1,170 @@
+"""The same state compares equal whichever backend wrote it: canonical, hashmap, RocksDB, ForSt, held against each other
+and against what the job itself said it held."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from stateshift import look
+from stateshift.engines.flink.choosing import metadata_of, places_of
+from stateshift.engines.flink.keyed_entries import keyed_entries, why_opaque
+from stateshift.engines.flink.reading import Streams
+from stateshift.engines.looks import Differences
+from stateshift.formats.flink.key_groups import prefix_bytes
+from stateshift.formats.flink.keyed_handles import Incremental
+from stateshift.formats.flink.metadata import SubtaskState, decode_metadata, encode_metadata
+from stateshift.formats.flink.operator_handles import BROADCAST
+from stateshift.formats.uid import flink_operator_id
+from stateshift.storage.memory import MemoryDisk
+from tests.engines.flink import golden
+from tests.support.checkpoints import put
+
+pytestmark = pytest.mark.row("W-10")
+
+VERSIONS = ("1.15.4", "1.18.1", "1.20.5", "2.0.2", "2.3.0")
+Entries = dict[str, Counter[tuple[str, bytes, bytes]]]
+
+
+def keyed(name: str) -> Entries:
+    """The entries of each operator, by its uid."""
+    disk = MemoryDisk()
+    storage, survey = golden.looked_at(disk, golden.write(disk, name))
+    (image,) = survey.images
+    streams = Streams(storage.chunks, places_of(image))
+    found: Entries = {}
+    for operator in metadata_of(image).operators:
+        prefix, own = prefix_bytes(operator.max_parallelism), Counter[tuple[str, bytes, bytes]]()
+        for subtask in operator.subtasks or ():
+            if why_opaque(subtask.managed_keyed, streams) is None:
+                for entry in keyed_entries(subtask.managed_keyed, prefix, streams):
+                    own[entry.state.name, entry.key, entry.value] += 1
+        if own:
+            found[operator.id.hex()] = own
+    return found
+
+
+def having(prefix: str) -> list[str]:
+    return [name for name in golden.NAMES if name.split("/")[1].startswith(prefix)]
+
+
+@pytest.mark.parametrize("name", [
+    *having("count-native"), *having("count-forst"), *having("count-merging"), *having("count-checkpoint-rocksdb"),
+    *having("count-inline"), *having("count-changelog-canonical"),
+])  # fmt: skip
+def test_a_count_is_the_same_in_every_backend(name: str) -> None:
+    canonical = name.split("/")[0] + "/count-canonical-hashmap"
+    assert keyed(name) == keyed(canonical)
+    assert sum(map(len, keyed(name).values())) == 10
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("case", ["native-incremental", "checkpoint-incremental", "native-hashmap",
+                                  "checkpoint-hashmap", "compressed-native"])  # fmt: skip
+def test_every_kind_of_state_is_the_same_in_every_backend(version: str, case: str) -> None:
+    """Values, lists that were merged, maps, timers, windows and sessions. TTL holds when it was written."""
+    canonical = {}
+    for name in ("canonical-rocksdb", "canonical-hashmap"):  # maps have null values in the former alone
+        for operator, entries in keyed(f"flink-{version}/kinds-{name}").items():
+            canonical.setdefault(operator, []).append(entries)
+    ttl = golden_id(f"flink-{version}/kinds-canonical-rocksdb", "ttl")
+    native = keyed(f"flink-{version}/kinds-{case}")
+    assert len(native) >= 2
+    for operator, entries in native.items():
+        if operator == ttl:
+            assert {key[:2] for key in entries} == {key[:2] for key in canonical[operator][0]}
+        else:
+            assert entries in canonical[operator]
+
+
+def golden_id(name: str, uid: str) -> str:
+    assert uid in golden.told(name)["uids"]
+    return flink_operator_id(uid)
+
+
+@pytest.mark.parametrize("name", [
+    name for name in (*having("count-native"), *having("count-forst"), *having("count-checkpoint"))
+    if "orders-count" in golden.told(name).get("held", {})
+])  # fmt: skip
+def test_native_state_is_shown_as_what_the_job_held(name: str) -> None:
+    disk = MemoryDisk()
+    location = golden.write(disk, name)
+    shown = [e for e in look.entries(location, disk.open, limit=1000) if e.store == "count"]
+    wanted = golden.told(name)["held"]["orders-count"]["count"]
+    assert {str(entry.key["key"]): entry.value for entry in shown} == wanted
+
+
+@pytest.mark.parametrize("name", [*having("kinds-native-incremental"), *having("kinds-checkpoint-incremental")])
+def test_lists_and_maps_of_rocksdb_are_shown_as_what_the_job_held(name: str) -> None:
+    disk = MemoryDisk()
+    location = golden.write(disk, name)
+    held = golden.told(name)["held"]["collections"]
+    shown = [e for e in look.entries(location, disk.open, limit=1000) if e.store in ("recent", "words", "sum")]
+    lists = {(e.store, str(e.key["key"])): e.value for e in shown}
+    wanted = {(state, key): value for state in ("recent", "words", "sum") for key, value in held[state].items()}
+    assert {place: as_told(value) for place, value in lists.items()} == wanted
+
+
+def as_told(value: Any) -> str:
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
+
+
+def compared(one: str, other: str) -> Differences:
+    """Of two images on one disk, each where it was written."""
+    disk = MemoryDisk()
+    return look.diff(golden.write(disk, one), golden.write(disk, other), disk.open)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("case", ["count-native-incremental", "count-native-hashmap"])
+def test_diff_of_one_state_in_two_backends_finds_its_keyed_entries_equal(version: str, case: str) -> None:
+    found = compared(f"flink-{version}/count-canonical-hashmap", f"flink-{version}/{case}")
+    (count,) = (store for store in found.stores if store.store == "count")
+    assert (count.same, count.equal) == (10, True) and not found.incomparable
+
+
+def test_a_changelog_cannot_be_compared_with_another_format_and_is_not_called_different() -> None:
+    found = compared("flink-2.3.0/count-canonical-hashmap", "flink-2.3.0/count-changelog-hashmap")
+    assert [(store, "changelog" in why) for _, store, why in found.incomparable] == [("keyed", True)]
+    assert "count" not in {store.store for store in found.stores}
+
+
+def test_a_changelog_is_equal_to_itself() -> None:
+    name = "flink-2.3.0/count-changelog-hashmap"
+    found = compared(name, name)
+    assert found.equal and found.different is False
+
+
+def test_broadcast_state_counts_once_however_many_subtasks_have_a_copy() -> None:
+    name, disk = "flink-2.3.0/kinds-canonical-rocksdb", MemoryDisk()
+    a, b = golden.write(disk, name, "mem://a"), golden.write(disk, name, "mem://b")
+    path = f"{golden.told(name)['image'].split('/', 1)[1]}/_metadata"
+    metadata = decode_metadata(disk.open("mem://b/image").read(path, 1 << 20))
+    rules = next(operator for operator in metadata.operators if operator.uid == "rules")
+    assert rules.subtasks and rules.parallelism == 2
+    wider = replace(rules, parallelism=3, subtasks=(*rules.subtasks, copy_of_broadcast(rules.subtasks[0], 2)))
+    operators = tuple(wider if operator is rules else operator for operator in metadata.operators)
+    put(disk.open("mem://b/image"), path, encode_metadata(replace(metadata, operators=operators)))
+    found = look.diff(a, b, disk.open)
+    assert found.equal
+    assert [store.same for store in found.stores if store.store == "rules"] == [1]
+
+
+def copy_of_broadcast(subtask: SubtaskState, index: int) -> SubtaskState:
+    assert subtask.managed_operator and all(state.mode == BROADCAST for state in subtask.managed_operator.states)
+    return replace(subtask, index=index, managed_keyed=None)
+
+
+def test_keys_outside_of_a_handles_groups_are_not_entries() -> None:
+    """A database that was cut down to fewer key groups still holds the others."""
+    name, disk = "flink-2.3.0/count-native-rocksdb", MemoryDisk()
+    storage, survey = golden.looked_at(disk, golden.write(disk, name))
+    streams = Streams(storage.chunks, places_of(survey.images[0]))
+    handle = next(s.managed_keyed for o in metadata_of(survey.images[0]).operators for s in o.subtasks or ()
+                  if isinstance(s.managed_keyed, Incremental))  # fmt: skip
+    every = {entry.group for entry in keyed_entries(handle, 1, streams)}
+    less = {entry.group for entry in keyed_entries(replace(handle, first=min(every) + 1), 1, streams)}
+    assert less and less == every - {min(every)}
