@@ -185,6 +185,23 @@ def test_a_torn_log_is_damaged_and_named(path: str, content: bytes) -> None:
     assert next(f for f in image.findings if f.path == path).offset is not None
 
 
+def test_what_follows_the_query_id_is_named_and_does_not_stop_a_job() -> None:
+    files = Checkpoint().files()
+    image = image_of({**files, "metadata": files["metadata"] + b"junk"})
+    assert (told(image), image.identity) == ("", QUERY)
+    assert "metadata goes on for 4 bytes behind its JSON, which Spark does not read" in told(image, "warn")
+    assert not image_of({**files, "metadata": files["metadata"] + b"\n"}).findings
+
+
+def test_a_query_id_that_is_no_uuid_is_refused_and_one_that_spark_reads_otherwise_named() -> None:
+    files = Checkpoint().files()
+    image = image_of({**files, "metadata": b'{"id":"orders"}'})
+    assert "holds the query id 'orders', which is no UUID" in told(image)
+    image = image_of({**files, "metadata": b'{"id":"1-1-1-1-1"}'})
+    assert "which Spark takes for 00000001-0001-0001-0001-000000000001" in told(image, "warn")
+    assert image.identity == "00000001-0001-0001-0001-000000000001"
+
+
 def test_an_unknown_version_of_a_log_is_named_not_guessed() -> None:
     image = image_of({**Checkpoint().files(), "commits/2": b"v9\n{}"})
     assert "format version v9" in told(image)

@@ -57,7 +57,7 @@ OPERATOR_V1 = (
     b'v1\n{"operatorInfo":{"operatorId":1,"operatorName":"dedupe"},'
     b'"stateStoreInfo":[{"storeName":"default","numColsPrefixKey":0,"numPartitions":5}]}'
 )
-METADATA = b'{"id":"3f9f2b1e-0000"}'
+METADATA = b'{"id":"3f9f2b1e-0000-4000-8000-00000000abcd"}'
 
 DECODERS = [decode_offsets, decode_commit, decode_metadata, decode_operator_metadata]
 
@@ -101,9 +101,43 @@ def test_a_commit_is_read_and_written_back(content, entry):
 
 def test_metadata_keeps_its_id_on_a_move_and_gets_another_on_a_fork():
     metadata = decode_metadata(METADATA)
-    assert metadata.id == "3f9f2b1e-0000"
+    assert metadata.id == "3f9f2b1e-0000-4000-8000-00000000abcd"
     assert encode_metadata(metadata) == METADATA
     assert encode_metadata(with_id(metadata, "new")) == b'{"id":"new"}'
+
+
+# What Spark 4.3.0 does with each, asked on Java 17: it started, or it did not.
+STARTED = {
+    METADATA: "3f9f2b1e-0000-4000-8000-00000000abcd",
+    METADATA + b"\n": "3f9f2b1e-0000-4000-8000-00000000abcd",
+    METADATA + b"garbage": "3f9f2b1e-0000-4000-8000-00000000abcd",
+    METADATA + b"\xff\xfe\x00": "3f9f2b1e-0000-4000-8000-00000000abcd",
+    METADATA + b'{"id":"x"}': "3f9f2b1e-0000-4000-8000-00000000abcd",
+    b"\n " + METADATA: "3f9f2b1e-0000-4000-8000-00000000abcd",
+    b'{"id":"3F9F2B1E-0000-4000-8000-00000000ABCD","x":1}': "3f9f2b1e-0000-4000-8000-00000000abcd",
+    b'{"id":"1-1-1-1-1"}': "00000001-0001-0001-0001-000000000001",
+    b'{"id":"+1-1-1-1-1"}': "00000001-0001-0001-0001-000000000001",
+    b'{"id":"123456789-1234-1234-123-123456789012"}': "23456789-1234-1234-0123-123456789012",
+}
+REFUSED = (
+    b'{"id":"abc"}', b'{"id":null}', b"{}", b'{"id":5}', b"[" + METADATA + b"]", b"\xef\xbb\xbf" + METADATA,
+    b'{"id":"3f9f2b1e-0000-4000-8000-00000000abcd0"}', b'{"id":" 3f9f2b1e-0000-4000-8000-00000000abcd"}',
+    b'{"id":"3f9f2b1e0000400080000000000abcd"}', b'{"id":"gf9f2b1e-0000-4000-8000-00000000abcd"}',
+    b'{"id":"1-1-1-1"}', b'{"id":"1-1-1-1-12345678901234567"}', b"{'id':'1-1-1-1-1'}",
+    b'{"id":"1-1-1-1-1","id":"abc"}', b'{"id":"abc","id":"1-1-1-1-1"}', b'{"id":"3f9f2b1\xff-1-1-1-1"}',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "id"), STARTED.items())
+def test_a_query_id_is_read_as_spark_reads_it_and_written_back(content, id):
+    assert decode_metadata(content).id == id
+    assert encode_metadata(decode_metadata(content)) == content
+
+
+@pytest.mark.parametrize("content", REFUSED)
+def test_a_query_id_that_spark_refuses_is_refused(content):
+    with pytest.raises(FormatError):
+        decode_metadata(content)
 
 
 def test_operator_metadata_is_read_and_written_back():

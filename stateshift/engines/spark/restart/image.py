@@ -42,7 +42,7 @@ def surveyed_image(
     newest = (max(found.commits, default=None), max(found.offsets, default=None))
     rewound = _rewind(reading, found, changes)
     epoch, planned = max(found.commits, default=None), max(found.offsets, default=None)
-    query = reading.decoded(layout.METADATA, metadata_format.decode_metadata) if found.metadata else None
+    query = _query(reading) if found.metadata else None
     if not found.metadata and (found.offsets or found.commits):
         reading.refuse(f"{reading.path(layout.METADATA)} is missing: Spark 4.2 and later refuse to start, earlier ones "
                        "take it for another query", layout.METADATA)  # fmt: skip
@@ -86,6 +86,21 @@ def surveyed_image(
             **({"schemas": _schemas(reading, found, operators, epoch, settings)} if changes else {}),
         },
     )  # fmt: skip
+
+
+def _query(reading: Reading) -> metadata_format.QueryMetadata | None:
+    """The query's id, and what is odd about the file that holds it."""
+    query = reading.decoded(layout.METADATA, metadata_format.decode_metadata)
+    if query is None:
+        return None
+    path = reading.path(layout.METADATA)
+    if query.id != query.written.lower():
+        reading.warn(f"{path} holds the query id {query.written}, which Spark takes for {query.id}", layout.METADATA)
+    if query.trailing:
+        end = len(metadata_format.encode_metadata(query)) - query.trailing
+        fact = f"{path} goes on for {query.trailing} bytes behind its JSON, which Spark does not read"
+        reading.warn(fact, layout.METADATA, end)
+    return query
 
 
 def _rewind(reading: Reading, found: Found, changes: Sequence[Mapping[str, Any]]) -> bool:
