@@ -11,6 +11,7 @@ from typing import Any
 
 from stateshift.engines.spark.places import is_sink_log
 from stateshift.engines.spark.reading import Reading
+from stateshift.engines.spark.source_entries import refuse_cut
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import source_log
 from stateshift.formats.spark.offsets import SourceOffset
@@ -44,8 +45,11 @@ class Endpoints:
     logs: tuple[str, ...]
 
 
-def endpoints_of(reading: Reading, source_files: list[str], offsets: tuple[SourceOffset, ...]) -> Endpoints:
-    """The sources in plan order, and the directories that the file sources' logs name."""
+def endpoints_of(
+    reading: Reading, source_files: list[str], offsets: tuple[SourceOffset, ...], thorough: bool = False
+) -> Endpoints:
+    """The sources in plan order, and the directories that the file sources' logs name. `thorough` also reads the logs
+    that no restart needs: they tell whether the others are whole."""
     logs: dict[str, list[str]] = {}
     for path in source_files:
         parts = path.split("/")
@@ -66,8 +70,10 @@ def endpoints_of(reading: Reading, source_files: list[str], offsets: tuple[Sourc
             log = logs.get(index, [])
             first = _first_needed(_require_log(reading, index, offset, log))
             needed -= {path for path in log if 0 <= _number(path) < first}
-            for places in reading.each(sorted(needed.intersection(log)), _places):
-                embedded += places
+            read = reading.each(sorted(needed.intersection(log)), _logged)
+            embedded += [place for one in read for place in one.places]
+            spare = sorted(set(log) - needed) if thorough else []
+            refuse_cut(reading, _counted([*read, *_spare_logs(reading, spare)]))
     return Endpoints(tuple(endpoints), tuple(embedded), tuple(sorted(needed)))
 
 
@@ -179,15 +185,36 @@ def _first_needed(compacted: list[int]) -> int:
     return min(compacted[-2:], default=0)
 
 
-def _places(reading: Reading, path: str) -> list[EmbeddedPath]:
-    """The directories one log file names, with the number of files in each."""
+@dataclass(frozen=True, slots=True)
+class _Logged:
+    """What one log of a file source names: the directories, with the number of files in each, and files by batch."""
+
+    path: str
+    places: tuple[EmbeddedPath, ...] = ()
+    batches: Mapping[int, int] | None = None
+
+
+def _logged(reading: Reading, path: str) -> _Logged:
     folders: dict[str, int] = {}
     try:
-        for spelled, count in source_log.folders_of(reading.chunks(path)).items():
-            folder = decode_location(spelled)
-            folders[folder] = folders.get(folder, 0) + count
+        census = source_log.census_of(reading.chunks(path))
     except FormatError as error:
         reading.refuse(f"{reading.path(path)} is damaged: {error.fact}", path, error.offset or 0)
+        return _Logged(path)
     except MissingFile:
         reading.vanished(path)
-    return [EmbeddedPath(reading.path(path), folder, count, "source") for folder, count in sorted(folders.items())]
+        return _Logged(path)
+    for spelled, count in census.folders.items():
+        folder = decode_location(spelled)
+        folders[folder] = folders.get(folder, 0) + count
+    places = [EmbeddedPath(reading.path(path), f, n, "source") for f, n in sorted(folders.items())]
+    return _Logged(path, tuple(places), census.batches)
+
+
+def _spare_logs(reading: Reading, paths: list[str]) -> list[_Logged]:
+    """The same of logs that a restart does not need: what is wrong with them is nobody's loss."""
+    return Reading(reading.storage, reading.prefix).each(paths, _logged)
+
+
+def _counted(logs: list[_Logged]) -> dict[str, Mapping[int, int]]:
+    return {log.path: log.batches for log in logs if log.batches is not None}

@@ -20,19 +20,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from stateshift.errors import FormatError
-from stateshift.formats.spark.text import decode_object, decode_text, decode_version, encode_object
+from stateshift.formats.spark.text import decode_object, decode_text, decode_version, encode_object, number_of
 from stateshift.formats.spark.uris import Relocation
 from stateshift.formats.stream import lines
 
 VERSIONS = (1,)
 SourceKind = Literal["file", "file-sink", "rate", "kafka", "unknown"]
 WhenUnmapped = Literal["refuse", "keep"]
+NO_BATCH = -1  # what Spark takes an entry's batch for that has none
 
 _WHAT = "a log of files"
 # An entry as Spark writes it, in ASCII and with nothing to unescape: its folder, and its name.
 _NUMBER = rb"(?:0|[1-9]\d{0,18})"
 _PLAIN = re.compile(
-    rb'\{"path":"([!#-\[\]-~]+)/[!#-.0-\[\]-~]*","timestamp":%b,"batchId":%b\}' % (_NUMBER, _NUMBER)
+    rb'\{"path":"([!#-\[\]-~]+)/[!#-.0-\[\]-~]*","timestamp":%b,"batchId":(%b)\}' % (_NUMBER, _NUMBER)
 )
 # Unescaped quotes end a JSON string, so this can only begin at a real key of a flat object.
 _PATH = re.compile(r'"path"\s*:\s*("(?:[^"\\]|\\.)*")')
@@ -46,6 +47,13 @@ class LogEntry(NamedTuple):
     offset: int
 
 
+class Census(NamedTuple):
+    """The entries of a log, counted: by folder, as the log spells it, and by the batch that read them."""
+
+    folders: Mapping[str, int]
+    batches: Mapping[int, int]
+
+
 def decode_source_log(chunks: Iterable[bytes]) -> Iterator[LogEntry]:
     """The entries of a file source's or a file sink's log, as they come."""
     for offset, text in _entry_lines(chunks):
@@ -54,18 +62,24 @@ def decode_source_log(chunks: Iterable[bytes]) -> Iterator[LogEntry]:
             yield LogEntry(_path_of(fields, offset), fields, offset)
 
 
-def folders_of(chunks: Iterable[bytes]) -> dict[str, int]:
-    """How many entries lie in each folder, as the log spells it. A compaction may hold millions: what is written as
-    Spark writes it, with nothing to unescape, is not decoded further."""
-    plain, found = Counter[bytes](), Counter[str]()
+def census_of(chunks: Iterable[bytes]) -> Census:
+    """How many entries lie in each folder, and how many are of each batch. A compaction may hold millions: what is
+    written as Spark writes it, with nothing to unescape, is not decoded further."""
+    plain, folders, batches = Counter[bytes](), Counter[str](), Counter[bytes | int]()
     for offset, line in _lines(chunks):
         match = _PLAIN.fullmatch(line)
         if match is not None:
             plain[match[1]] += 1
+            batches[match[2]] += 1
         elif line:
             fields = decode_object(decode_text(line, _WHAT, offset), _WHAT, offset)
-            found[_path_of(fields, offset).rsplit("/", 1)[0]] += 1
-    return dict(found + Counter({folder.decode("ascii"): count for folder, count in plain.items()}))
+            folders[_path_of(fields, offset).rsplit("/", 1)[0]] += 1
+            batches[number_of(fields, "batchId", _WHAT, offset, NO_BATCH)] += 1
+    folders += Counter({folder.decode("ascii"): count for folder, count in plain.items()})
+    by_number = Counter[int]()
+    for batch, count in batches.items():
+        by_number[int(batch)] += count
+    return Census(dict(folders), dict(by_number))
 
 
 def encode_source_log(entries: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:

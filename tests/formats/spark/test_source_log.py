@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.spark.source_log import (
+    census_of,
     decode_initial_offset,
     decode_source_log,
     encode_initial_offset,
     encode_source_log,
-    folders_of,
     rewrite_source_log,
     source_kind,
 )
@@ -60,10 +60,11 @@ def test_folders_are_counted_as_the_entries_name_them(entries, separators, escap
         wanted = Counter(entry.path.rsplit("/", 1)[0] for entry in decode_source_log(pieces))
     except FormatError as error:  # half of a surrogate pair
         with pytest.raises(FormatError) as caught:
-            folders_of(pieces)
+            census_of(pieces)
         assert caught.value.offset == error.offset
     else:
-        assert folders_of(pieces) == wanted
+        assert census_of(pieces).folders == wanted
+        assert census_of(pieces).batches == ({3: len(entries)} if entries else {})
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_a_damaged_entry_is_refused_where_folders_are_counted_as_where_entries_a
     with pytest.raises(FormatError) as wanted:
         list(decode_source_log([content]))
     with pytest.raises(FormatError) as caught:
-        folders_of([content])
+        census_of([content])
     assert (caught.value.fact, caught.value.offset) == (wanted.value.fact, wanted.value.offset)
 
 

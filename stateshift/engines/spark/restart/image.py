@@ -54,7 +54,7 @@ def surveyed_image(
     refuse_foreign_state(reading, operators, settings, planned if epoch is None else epoch)
     shards = shards_of(reading, found, operators, settings, unique, epoch)
     check_uncommitted(reading, found, operators, epoch)
-    ends = endpoints_of(reading, found.sources, lines)
+    ends = endpoints_of(reading, found.sources, lines, thorough)
     return Image(
         path=reading.prefix,
         name=None,

@@ -1,0 +1,118 @@
+"""The log of a file source that lost entries, or holds another's, is refused: Spark starts, and reads files twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from stateshift.engines.spark import survey
+from stateshift.formats.spark.source_log import encode_source_log
+from stateshift.storage.memory import MemoryDisk
+from stateshift.survey import Image
+from tests.engines.spark.golden import NAMES, golden
+from tests.look.golden_images import HERE, write
+from tests.support.checkpoints import Checkpoint, held, put
+
+INPUTS = "hdfs://nn/in"
+
+
+def log(*batches: int) -> bytes:
+    """Two files of each batch."""
+    entries = []
+    for batch in batches:
+        for part in (0, 1):
+            entries.append({"path": f"{INPUTS}/f{batch}-{part}.json", "timestamp": 1, "batchId": batch})
+    return b"".join(encode_source_log(entries))
+
+
+def checkpoint(batches: int = 13, **logs: bytes) -> dict[str, bytes]:
+    files = Checkpoint(batches=batches, inputs=INPUTS).files()
+    files |= {f"sources/0/{batch}": log(batch) for batch in range(batches)}
+    del files["sources/0/9"]
+    files["sources/0/9.compact"] = log(*range(10))
+    files |= {f"sources/0/{name}": content for name, content in logs.items()}
+    return files
+
+
+def without(files: dict[str, bytes], *names: str) -> dict[str, bytes]:
+    return {path: content for path, content in files.items() if path not in {f"sources/0/{n}" for n in names}}
+
+
+def image_of(files: dict[str, bytes], thorough: bool = True) -> Image:
+    disk = MemoryDisk()
+    write(disk.open(HERE), files)
+    (image,) = survey.survey(disk.open(HERE), thorough=thorough).images
+    return image
+
+
+def refused(image: Image) -> list[str]:
+    return [finding.message for finding in image.findings if finding.level == "refuse"]
+
+
+def cut(content: bytes, lines: int) -> bytes:
+    return b"\n".join(content.split(b"\n")[: 1 + lines])
+
+
+def test_a_whole_log_is_whole_with_and_without_the_logs_before_its_compaction() -> None:
+    files = checkpoint()
+    assert not image_of(files).findings
+    assert not image_of(without(files, *map(str, range(9)))).findings
+    assert image_of(files).epochs[-1] == 12
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+@pytest.mark.parametrize("kept", range(19))
+def test_a_compaction_cut_at_a_line_is_refused_by_its_batches_alone(kept: int, thorough: bool) -> None:
+    files = without(checkpoint(**{"9.compact": cut(log(*range(10)), kept)}), *map(str, range(9)))
+    image = image_of(files, thorough)
+    (message,) = refused(image)
+    assert message.startswith(f"sources/0/9.compact names no file of batch {(kept + 1) // 2}")
+    assert image.epochs == ()
+
+
+@pytest.mark.parametrize("gone", [0, 5, 17])
+def test_a_line_that_is_gone_from_a_compaction_is_missed_by_the_logs_before(gone: int) -> None:
+    lines = log(*range(10)).split(b"\n")
+    content = b"\n".join(line for number, line in enumerate(lines) if number != gone + 1)
+    message = refused(image_of(checkpoint(**{"9.compact": content})))
+    assert message == [
+        f"sources/0/9.compact names 1 of the 2 files of batch {gone // 2}: Spark starts, and reads files twice"
+    ]
+
+
+def test_a_compaction_is_held_against_the_one_before_it() -> None:
+    files = checkpoint(batches=23)
+    del files["sources/0/19"]
+    files["sources/0/19.compact"] = log(*range(20)).replace(b"f4-1.json", b"f5-9.json").replace(
+        b'f5-9.json","timestamp":1,"batchId":4', b'f5-9.json","timestamp":1,"batchId":5'
+    )
+    kept = without(files, *map(str, range(9)), *map(str, range(10, 19)))
+    (message,) = refused(image_of(kept, thorough=False))
+    assert message.startswith("sources/0/19.compact names 1 of the 2 files of batch 4")
+
+
+def test_the_log_of_another_batch_or_of_none_is_refused() -> None:
+    exchanged = refused(image_of(checkpoint(**{"10": log(11), "11": log(10)}), thorough=False))
+    assert exchanged[0].startswith("sources/0/10 names files of batch 11, and is the log of batch 10")
+    assert len(exchanged) == 2
+    assert refused(image_of(checkpoint(**{"12": b"v1"})))[0].startswith("sources/0/12 names no file")
+    assert "names files of batch 12" in refused(image_of(checkpoint(**{"9.compact": log(*range(10), 12)})))[0]
+
+
+def test_what_is_wrong_with_a_log_that_nothing_reads_any_more_stops_no_job() -> None:
+    assert not refused(image_of(checkpoint(**{"3": b"v1\n{", "4": log(5), "5": b"v1"})))
+
+
+WITH_FILES = [name for name in NAMES if any(f.path.endswith(".compact") for f in golden(name).list())]
+
+
+@pytest.mark.parametrize("name", WITH_FILES)
+def test_a_real_compaction_cut_at_any_line_but_the_last_is_refused(name: str) -> None:
+    files = held(golden(name))
+    path = max(path for path in files if path.endswith(".compact") and "/." not in path)
+    lines = files[path].count(b"\n")
+    for kept in range(lines):
+        storage = MemoryDisk().open(HERE)
+        for other, content in files.items():
+            put(storage, other, cut(content, kept) if other == path else content)
+        (image,) = survey.survey(storage).images
+        assert any(path in message for message in refused(image))
