@@ -2,7 +2,7 @@
 
     every needed file       decodes, in the codec that the offset log names; of a zip all members, RocksDB's own too
     every row               lies inside its bounds, by its store's schema                        rowcheck
-    every key               lies in the shard that its hash gives it                             rowcheck
+    every key               lies in the shard that its hash gives it, deleted ones too           rowcheck
     a join's indexes        are as many as its counts say, without a gap                         joins
     every checksum          of either kind fits the file beside it                               sidecars
     a snapshot              is what the changes before it come to, where they are still there    snapshots
@@ -27,6 +27,7 @@ from stateshift.engines.spark.entries.settings import CODEC
 from stateshift.engines.spark.entries.views import Views, views_of
 from stateshift.engines.spark.survey import survey as surveyed
 from stateshift.errors import FormatError, MissingFile
+from stateshift.formats.blocks import Binary
 from stateshift.formats.spark import rocksdb
 from stateshift.formats.spark.compression import codec_of
 from stateshift.formats.spark.names import classify
@@ -168,8 +169,12 @@ def _shard(
 ) -> Iterator[Finding]:
     check = RowCheck(storage, shard, image.settings, shards)
     yield from _codecs(storage, image, shard)
+
+    def deleted(store: str, keys: Binary) -> None:
+        check.deletes(views.of(shard.operator, store), keys)
+
     try:
-        for store, block in folded(storage.chunks, shard, image.settings):
+        for store, block in folded(storage.chunks, shard, image.settings, deleted=deleted):
             if tally is not None:
                 tally.add(store, block)
             view = views.of(shard.operator, store)

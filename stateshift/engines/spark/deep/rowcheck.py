@@ -1,5 +1,8 @@
 """The rows of one shard, checked block by block: inside their bounds, in the shard where their key belongs. Reads only.
 
+What a file deletes is in no entry, and is placed too: two shards' changes that hold nothing but deletes, exchanged,
+leave behind what should be gone.
+
 An entry is what all files of the shard come to. Which of them a bad row stands in is looked for only then: the newest
 one that writes its key.
 """
@@ -7,6 +10,7 @@ one that writes its key.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +19,8 @@ import numpy as np
 from stateshift.engines.spark.entries.columnar import hashes_of, keys_of, values_of
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.errors import FormatError
-from stateshift.formats.blocks import Block
-from stateshift.formats.rocksdb.sst import decode_sst
+from stateshift.formats.blocks import Binary, Block
+from stateshift.formats.rocksdb.sst import DELETES, decode_sst
 from stateshift.formats.spark.compression import decompress
 from stateshift.formats.spark.state_files import Record, decode_changelog, decode_delta
 from stateshift.storage.protocol import Storage
@@ -51,6 +55,20 @@ class RowCheck:
     shards: int
     broken: _Told = field(default_factory=_Told)
     misplaced: _Told = field(default_factory=_Told)
+    deleted_elsewhere: _Told = field(default_factory=_Told)
+
+    def deletes(self, view: StoreView, keys: Binary) -> None:
+        """Hold the keys that a file deletes against the shard."""
+        if view.key is None or view.placed is None:
+            return
+        try:
+            self._place(view, keys, None, self.deleted_elsewhere)
+        except FormatError:  # a key that does not decode: which one is told one by one
+            for key in keys.to_pylist():
+                try:
+                    view.decode_key(key)
+                except FormatError as error:
+                    self.broken.add(key, error)
 
     def sound(self, view: StoreView, block: Block) -> Block | None:
         """The entries whose key and value decode; None where nothing tells how they should."""
@@ -60,7 +78,8 @@ class RowCheck:
         if keys is None or values_of(view, block.values) is None:
             keys, block = None, block.take(np.array(list(self._decoding(view, block)), np.int64))
         if view.placed is not None and len(block):
-            self._place(view, block, keys)
+            with suppress(FormatError):  # a type whose placement is not known
+                self._place(view, block.keys, keys, self.misplaced)
         return block
 
     def _decoding(self, view: StoreView, block: Block) -> Iterator[int]:
@@ -73,16 +92,13 @@ class RowCheck:
             except FormatError as error:
                 self.broken.add(key, error)
 
-    def _place(self, view: StoreView, block: Block, keys: Any) -> None:
-        try:
-            belongs = hashes_of(view, block.keys, keys) % self.shards if view.placed else np.zeros(len(block), np.int64)
-        except FormatError:  # a type whose placement is not known
-            return
+    def _place(self, view: StoreView, keys: Binary, decoded: Any, told: _Told) -> None:
+        belongs = hashes_of(view, keys, decoded) % self.shards if view.placed else np.zeros(len(keys), np.int64)
         wrong = np.flatnonzero(belongs != self.shard.shard)
-        self.misplaced.count += len(wrong)
-        for at in wrong[: max(0, ROWS_MAX - len(self.misplaced.rows))].tolist():
-            key = block.keys[at].as_py()
-            self.misplaced.rows.append((key, (view.named_key(view.decode_key(key)), int(belongs[at]))))
+        told.count += len(wrong)
+        for at in wrong[: max(0, ROWS_MAX - len(told.rows))].tolist():
+            key = keys[at].as_py()
+            told.rows.append((key, (view.named_key(view.decode_key(key)), int(belongs[at]))))
 
     def findings(self) -> Iterator[Finding]:
         for key, error in self.broken.rows:
@@ -94,6 +110,10 @@ class RowCheck:
             path, offset = self._where(key)
             yield self._displaced(path, offset, shown, belongs)
         yield from self._more(self.misplaced.count, "lie in a shard where they do not belong", self._strict)
+        for key, (shown, belongs) in self.deleted_elsewhere.rows:
+            path, offset = self._where(key, deleted=True)
+            yield self._displaced(path, offset, f"{shown}, which it deletes,", belongs)
+        yield from self._more(self.deleted_elsewhere.count, "are deleted where they do not belong", self._strict)
 
     @property
     def _strict(self) -> bool:
@@ -112,17 +132,19 @@ class RowCheck:
             fact = f"{count - ROWS_MAX} more rows of {shard}, store {self.shard.store}, {what}"
             yield Finding("refuse" if fatal else "warn", fact)
 
-    def _where(self, key: bytes) -> tuple[str, int | None]:
-        """The newest file that writes the key, and the offset of that record."""
+    def _where(self, key: bytes, deleted: bool = False) -> tuple[str, int | None]:
+        """The newest file that writes the key, or deletes it, and the offset of that record. A column family's number
+        stands before it, and a checksum before one that is deleted."""
         for path in reversed(self.shard.files):
-            for offset, written in self._writes(path):
-                if written.endswith(key) and len(written) - len(key) in (0, 2):
+            for offset, written, gone in self._writes(path):
+                if gone == deleted and written.endswith(key) and len(written) - len(key) in (0, 2, 4, 6):
                     return path, offset
         return self.shard.files[-1], None
 
-    def _writes(self, path: str) -> Iterable[tuple[int | None, bytes]]:
+    def _writes(self, path: str) -> Iterable[tuple[int | None, bytes, bool]]:
         if path.endswith(".sst"):
-            return ((None, entry.key) for entry in decode_sst(b"".join(self.storage.chunks(path))))
+            tables = decode_sst(b"".join(self.storage.chunks(path)))
+            return ((None, entry.key, entry.kind in DELETES) for entry in tables)
         if path.endswith(".changelog"):
             header, records = decode_changelog(self.storage.chunks(path))
             return _placed(records, _start(self.storage, path), int(header.column_families))
@@ -131,10 +153,9 @@ class RowCheck:
         return ()
 
 
-def _placed(records: Iterable[Record], start: int, extra: int) -> Iterator[tuple[int, bytes]]:
+def _placed(records: Iterable[Record], start: int, extra: int) -> Iterator[tuple[int, bytes, bool]]:
     for key, value, _ in records:
-        if value is not None:
-            yield start, key
+        yield start, key, value is None
         start += 8 + extra + len(key) + len(value or b"")
 
 

@@ -18,7 +18,7 @@ seldom larger than 64 MB.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -28,9 +28,9 @@ from stateshift.engines.spark.entries.settings import ROW_CHECKSUM, delimiter
 from stateshift.engines.spark.entries.settling import Writes, settled
 from stateshift.engines.spilling import BYTES_MAX
 from stateshift.errors import FormatError
-from stateshift.formats.blocks import Block, Ints, cut
+from stateshift.formats.blocks import Binary, Block, Ints, cut
 from stateshift.formats.rocksdb.sst_blocks import decode_sst_blocks
-from stateshift.formats.spans import missing, spans, words
+from stateshift.formats.spans import Spans, missing, spans, words
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, decode_zip
 from stateshift.formats.spark.state_blocks import (
     decode_changelog_blocks,
@@ -40,26 +40,36 @@ from stateshift.formats.spark.state_blocks import (
 from stateshift.survey import ShardFiles
 from stateshift.world import Read
 
+# (store, keys): what the files of a shard delete.
+Deleted = Callable[[str, Binary], None]
+
 # Later than any sequence number of RocksDB's, which have 56 bits.
 _AFTER_TABLES = 1 << 60
 
 
 def folded(
-    read: Read, shard: ShardFiles, settings: Mapping[str, str], bytes_max: int = BYTES_MAX
+    read: Read,
+    shard: ShardFiles,
+    settings: Mapping[str, str],
+    bytes_max: int = BYTES_MAX,
+    deleted: Deleted | None = None,
 ) -> Iterator[tuple[str, Block]]:
     """The entries of one shard, with their stores; the same files give the same blocks. More than `bytes_max` of what
-    was written is not held in memory."""
+    was written is not held in memory. `deleted` is called with the keys that the files delete, of which no entry
+    tells."""
     kinds = {path.rpartition(".")[2] for path in shard.files}
     if kinds <= {"snapshot", "delta"}:
-        for block in settled(_rows(read, shard, settings), b"", bytes_max):
+        for block in settled(_rows(read, shard, settings, deleted), b"", bytes_max):
             yield shard.store, block
     elif kinds <= {"zip", "sst", "changelog"}:
-        yield from _RocksDB(read, shard, settings).folded(bytes_max)
+        yield from _RocksDB(read, shard, settings, deleted).folded(bytes_max)
     else:
         raise FormatError("these files are not of one state store provider", shard.files[0])
 
 
-def _rows(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterator[Writes]:
+def _rows(
+    read: Read, shard: ShardFiles, settings: Mapping[str, str], deleted: Deleted | None
+) -> Iterator[Writes]:
     """What an HDFS-backed shard's files write."""
     checked = settings.get(ROW_CHECKSUM) == "true"
     snapshots = [at for at, path in enumerate(shard.files) if path.endswith(".snapshot")]
@@ -69,6 +79,8 @@ def _rows(read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> Iterato
             blocks = (decode_snapshot_blocks if path.endswith(".snapshot") else decode_delta_blocks)(read(path))
             for block in blocks:
                 bare = _whole(row_checksums.off_rows(block) if checked else block)
+                if deleted is not None and bare.values.null_count:
+                    deleted(shard.store, bare.keys.filter(bare.values.is_null()))
                 yield Writes(bare, _times(count, bare))
                 count += len(bare)
         except FormatError as error:
@@ -91,8 +103,10 @@ def _whole(block: Block) -> Block:
 class _RocksDB:
     """A RocksDB shard being folded. What its zip says is known once everything was read."""
 
-    def __init__(self, read: Read, shard: ShardFiles, settings: Mapping[str, str]) -> None:
-        self._read, self._shard = read, shard
+    def __init__(
+        self, read: Read, shard: ShardFiles, settings: Mapping[str, str], deleted: Deleted | None
+    ) -> None:
+        self._read, self._shard, self._deleted = read, shard, deleted
         self._checked, self._between = settings.get(ROW_CHECKSUM) == "true", delimiter(settings)
         self._snapshot, self._typed = RocksDBSnapshot((), 0), False
 
@@ -109,9 +123,12 @@ class _RocksDB:
             try:
                 if path.endswith(".zip"):
                     self._snapshot = decode_zip(b"".join(self._read(path)))
-                    yield from self._tables(tables)
+                    for writes in self._tables(tables):
+                        self._tell_deleted(writes.block)
+                        yield writes
                 elif path.endswith(".changelog"):
                     for block in self._changes(path):
+                        self._tell_deleted(block)
                         yield Writes(block, _times(count, block))
                         count += len(block)
             except FormatError as error:
@@ -140,6 +157,18 @@ class _RocksDB:
         self._typed = self._typed or header.column_families
         return map(row_checksums.off_deletes, blocks) if self._checked else blocks
 
+    def _tell_deleted(self, block: Block) -> None:
+        if self._deleted is None or not block.values.null_count:
+            return
+        gone = block.values.is_null()
+        keys = block.keys.filter(gone)
+        if self._snapshot.families:  # tables also hold deletes of column families that were removed since
+            known = list(self._snapshot.families.values())
+            keys = keys.filter(pa.array(np.isin(_families(spans(keys)), known)))
+        nothing = pa.nulls(len(keys), block.values.type)
+        for store, named in self._named(Block(keys, nothing)):
+            self._deleted(store, named.keys)
+
     def _named(self, block: Block) -> Iterator[tuple[str, Block]]:
         """Column families by name, and their ids taken off."""
         names = {number: f"{self._shard.store}/{name}" for name, number in self._snapshot.families.items()}
@@ -147,8 +176,8 @@ class _RocksDB:
             yield self._shard.store, block
             return
         found = spans(block.keys)
-        ids = (words(found.content, found.starts) & np.uint64(0xFFFF)).astype(np.int64)
-        nameless = np.flatnonzero((found.sizes < 2) | ~np.isin(ids, list(names)))
+        ids = _families(found)
+        nameless = np.flatnonzero(~np.isin(ids, list(names)))
         if len(nameless):
             first = block.keys[int(nameless[0])].as_py()[:2]
             raise FormatError(f"a key of the column family {first.hex()}, which has no name", self._shard.files[0])
@@ -156,3 +185,9 @@ class _RocksDB:
             places = np.flatnonzero(ids == number)
             keys = cut(found.content, found.starts[places] + 2, found.ends[places])
             yield names[number], Block(keys, block.values.take(pa.array(places)))
+
+
+def _families(keys: Spans) -> Ints:
+    """The numbers of the keys' column families; -1 for a key that is too short to have one."""
+    ids = (words(keys.content, keys.starts) & np.uint64(0xFFFF)).astype(np.int64)
+    return np.where(keys.sizes < 2, -1, ids)

@@ -1,0 +1,103 @@
+"""verify --deep places what is deleted as it places what is kept: no entry tells of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from stateshift import look
+from stateshift.engines.spark import survey
+from stateshift.engines.spark.entries.settings import ROW_CHECKSUM
+from stateshift.formats.spark.compression import codec_of
+from stateshift.formats.spark.state_files import (
+    Record,
+    decode_changelog,
+    decode_delta,
+    encode_changelog,
+    encode_delta,
+    with_row_checksum,
+)
+from stateshift.storage.memory import MemoryDisk
+from tests.formats.golden import CASES
+from tests.look.golden_images import HERE, contents, write
+
+
+def image_of(files):
+    disk = MemoryDisk()
+    write(disk.open(HERE), files)
+    (image,) = survey.survey(disk.open(HERE)).images
+    return image
+
+
+def judged(files):
+    disk = MemoryDisk()
+    write(disk.open(HERE), files)
+    return look.restartable(HERE, disk.open, thorough=True)
+
+
+def deletes_of(content, path, checked):
+    """A file of changes that deletes what the given one puts, and nothing else; None where it puts nothing."""
+    codec = codec_of(content) or "lz4"
+    if path.endswith(".delta"):
+        records, encode = list(decode_delta([content])), encode_delta
+    else:
+        header, found = decode_changelog([content])
+        records = list(found)
+
+        def encode(changes, codec):
+            return encode_changelog(header, changes, codec)
+
+    gone = [Record(key, None) for key in dict.fromkeys(r.key for r in records if r.value is not None)]
+    if not gone:
+        return None
+    return b"".join(encode([with_row_checksum(r) if checked else r for r in gone], codec))
+
+
+def by_changes(files):
+    """The checkpoint without its newest snapshots, where the changes before them do as well."""
+    image = image_of(files)
+    snapshots = {shard.files[-1] for shard in image.shards if shard.files and shard.files[-1].endswith(".snapshot")}
+    fewer = {path: content for path, content in files.items() if path not in snapshots}
+    whole = not [finding for finding in image_of(fewer).findings if finding.level == "refuse"]
+    return fewer if whole else files
+
+
+def pairs():
+    """Checkpoint and the newest changes of two shards of one store, where both put something."""
+    for case in CASES:
+        files = by_changes(contents(case))
+        image = image_of(files)
+        found: dict[tuple[str, str], list[str]] = {}
+        for shard in image.shards:
+            if shard.files and shard.files[-1].endswith((".delta", ".changelog")):
+                found.setdefault((shard.operator, shard.store), []).append(shard.files[-1])
+        for (operator, store), paths in found.items():
+            checked = image.settings.get(ROW_CHECKSUM) == "true"
+            made = {path: deletes_of(files[path], path, checked) for path in paths}
+            full = [path for path in paths if made[path] is not None][:2]
+            if len(full) == 2:
+                name = f"{case.parent.name}/{case.name} {operator} {store}"
+                yield pytest.param(files, [(path, made[path]) for path in full], id=name)
+
+
+PAIRS = list(pairs())
+
+
+def test_there_is_such_a_pair_of_every_provider_and_of_joins_and_column_families():
+    kinds = {path.rpartition(".")[2] for param in PAIRS for path, _ in param.values[1]}
+    assert kinds == {"delta", "changelog"}
+    assert any("keyWithIndexToValue" in param.id for param in PAIRS)
+    assert any("tws" in param.id for param in PAIRS)
+
+
+@pytest.mark.parametrize(("files", "made"), PAIRS)
+def test_changes_that_only_delete_and_were_exchanged_between_shards_are_refused(files, made):
+    (one, content), (other, more) = made
+    in_place = judged({**files, one: content, other: more})
+    assert not [finding for finding in in_place.findings if "which it deletes" in finding.message]
+    exchanged = judged({**files, one: more, other: content})
+    told = [finding for finding in exchanged.findings if "which it deletes" in finding.message]
+    if any("is not known" in finding.message for finding in exchanged.findings):
+        return  # collated strings: no shard of theirs is known, and that is said
+    assert not exchanged.restartable
+    assert {finding.path for finding in told} == {one, other}
+    assert all(finding.level == "refuse" and finding.offset is not None for finding in told)
