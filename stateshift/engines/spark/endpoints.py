@@ -11,7 +11,7 @@ from typing import Any
 
 from stateshift.engines.spark.places import is_sink_log
 from stateshift.engines.spark.reading import Reading
-from stateshift.engines.spark.source_entries import refuse_cut
+from stateshift.engines.spark.restart.source_entries import refuse_cut
 from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.spark import source_log
 from stateshift.formats.spark.offsets import SourceOffset
