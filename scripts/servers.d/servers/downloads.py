@@ -30,10 +30,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
+from servers import pins
 from servers.faults import Unavailable
 
 HERE = Path(__file__).resolve().parents[1]
 ROOT = HERE.parents[1]
+PINS = ROOT / "scripts" / "pins.d"
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 JAVA_VERSION_MIN = 17
 SECONDS_MAX = 1200.0
@@ -68,6 +70,7 @@ def jars(name: str, **properties: str) -> Path:
         (place / "pom.xml").write_bytes(pom.read_bytes())
         _run([maven, "-B", "-q", COPY, "-DincludeScope=runtime", f"-DoutputDirectory={place / 'jars'}", *open_ones],
              place, name)  # fmt: skip
+        pins.check(place / "jars", name, properties)
 
     return _once("-".join([name, *properties.values(), _sign(pom.read_bytes())]), fetch) / "jars"
 
@@ -76,13 +79,23 @@ def python() -> Path:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     packages: list[str] = project["optional-dependencies"]["servers"]
 
+    wanted = _pinned("servers", packages)
+
     def fetch(place: Path) -> None:
         _run([sys.executable, "-m", "venv", str(place)], place, "the servers' Python")
         pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        _run([*pip, *packages], place, "the servers' Python")
+        _run([*pip, *wanted], place, "the servers' Python")
 
-    sign = _sign("\n".join([sys.version, *packages]).encode())
+    sign = _sign("\n".join([sys.version, *packages, *wanted]).encode())
     return _once(f"python-{sign}", fetch, moves=False) / "bin" / "python"
+
+
+def _pinned(name: str, packages: Sequence[str]) -> list[str]:
+    """Return pip's words for packages: the files that scripts/pins wrote down, where it did."""
+    listed = PINS / f"{name}.txt"
+    if not listed.exists() or os.environ.get("STATESHIFT_UNPINNED"):
+        return list(packages)
+    return ["--require-hashes", "--requirement", str(listed)]
 
 
 def spark(version: str) -> Path:
@@ -104,7 +117,8 @@ def flink(version: str) -> Path:
     def fetch(place: Path) -> None:
         package = place / "package"
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
-        words = [*pip, "--no-deps", "--dest", str(package), f"apache-flink-libraries=={version}"]
+        wanted = _pinned(f"flink-{version}", [f"apache-flink-libraries=={version}"])
+        words = [*pip, "--no-deps", "--dest", str(package), *wanted]
         _run(words, place, f"Flink {version}")
         (carrier,) = package.iterdir()
         (place / "lib").mkdir()
