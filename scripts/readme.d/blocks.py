@@ -40,6 +40,9 @@ HOME = "/srv/streams"  # what the folder is called on the page
 
 _BLOCK = re.compile(r"(?<=```console\n)(.*?)(?=```)", re.DOTALL)
 _SHAPES = (
+    # A phase that takes a while says how far it is, and how long it took: a busy machine prints these lines, too.
+    (re.compile(r"^\S+: \w+: [\d,]+ of [\d,]+ .* left\n", re.MULTILINE), ""),
+    (re.compile(r"^\S+: \w+ took .*\n", re.MULTILINE), ""),
     (re.compile(r"\(Spark [\d.]+, Python [\d.]+\)"), "(Spark N, Python N)"),
     (re.compile(r"\b\d{8}-\d{6}-[a-z0-9-]+-[0-9a-f]{4}\b"), "RUN"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "FINGERPRINT"),
