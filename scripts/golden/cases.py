@@ -32,6 +32,9 @@ CALENDAR = """struct(IF(value.first IS NULL, NULL, struct(
   CAST((EXTRACT(HOUR FROM value.first) * 3600 + EXTRACT(MINUTE FROM value.first) * 60
     + EXTRACT(SECOND FROM value.first)) * 1000000 AS BIGINT) AS microseconds)) AS first, value.valueSet, value.count)"""
 DEFAULT = [("0", "default")]
+# Spark 3.3.0 and before lists all input columns as those of a dropDuplicates' values, which are one null (SPARK-39650).
+OLD_DEDUP = ("3.2.1", "3.3.0")
+NO_CHECK = {f"{STATE}formatValidation.enabled": "false"}
 JOIN_STORES = [
     ("0", f"{side}-{store}") for side in ("left", "right") for store in ("keyToNumValues", "keyWithIndexToValue")
 ]
@@ -48,7 +51,8 @@ if VERSION < (3, 4):
 @dataclass(frozen=True)
 class Case:
     """`since` is the first Spark that has it, `until` the last, `not_with` those that are spared a large image; `stops`
-    a query that has no end of its own, after so many commits; `then` goes on from there with the last of the input;
+    a query that has no end of its own, after so many commits; `only` are whole versions, which have no other
+    cases; `then` goes on from there with the last of the input;
     `key` and `value` are those of the reader, as far as Python has their types."""
 
     query: Callable[[SparkSession, DataFrame], DataFrame]
@@ -63,8 +67,11 @@ class Case:
     then: Callable[[SparkSession, DataFrame], DataFrame] | None = None
     key: str = "key"
     value: str = "value"
+    only: tuple[str, ...] = ()
 
     def fits(self, version: tuple[int, ...]) -> bool:
+        if self.only or pyspark.__version__ in OLD_DEDUP:
+            return pyspark.__version__ in self.only
         return self.since <= version <= self.until and version not in self.not_with
 
 
@@ -87,6 +94,19 @@ TIMED_AVRO = Case(
     not_with=MIDDLE,
 )
 CASES = {
+    **{
+        f"dedup-old-{name}": Case(
+            query, {**conf, **NO_CHECK}, since=(3, 2), value="struct(CAST(NULL AS STRING) AS n)", only=OLD_DEDUP
+        )
+        for name, (query, conf) in {
+            "hdfs": (q.deduplicated, {}),
+            "rocksdb": (q.deduplicated, ROCKSDB),
+            "reordered": (q.deduplicated_reordered, {}),
+            "all": (q.deduplicated_whole, ROCKSDB),
+            "one": (q.deduplicated_words, {}),
+            "types": (q.deduplicated_types, {}),
+        }.items()
+    },
     "window-hdfs": Case(q.windowed),
     "window-hdfs-v1": Case(q.windowed, {AGGREGATION: "1"}, not_with=((4, 1),)),
     "window-rocksdb": Case(q.windowed, ROCKSDB, not_with=MIDDLE),

@@ -30,6 +30,24 @@ def deduplicated(spark: SparkSession, source: DataFrame) -> DataFrame:
     return source.withWatermark("at", "1 hour").dropDuplicates(["word", "at"])
 
 
+def deduplicated_reordered(spark: SparkSession, source: DataFrame) -> DataFrame:
+    """By columns in another order than the input has them, of which one may be null."""
+    return source.select("amount", "at", "id", "word").dropDuplicates(["word", "amount"])
+
+
+def deduplicated_whole(spark: SparkSession, source: DataFrame) -> DataFrame:
+    return source.dropDuplicates()
+
+
+def deduplicated_words(spark: SparkSession, source: DataFrame) -> DataFrame:
+    """Input and key are the same column."""
+    return source.select("word").dropDuplicates()
+
+
+def deduplicated_types(spark: SparkSession, source: DataFrame) -> DataFrame:
+    return source.dropDuplicates(["large", "nested", "list", "s", "t", "i8", "raw", "f64", "b"])
+
+
 def deduplicated_within(spark: SparkSession, source: DataFrame) -> DataFrame:
     return source.withWatermark("at", "1 hour").dropDuplicatesWithinWatermark(["word", "id"])
 

@@ -11,6 +11,7 @@ from decimal import Decimal
 from math import isfinite, isnan
 from typing import Any
 
+from stateshift.engines.spark.entries.dedup_rows import ONE_NULL, VALUE, lists_the_input
 from stateshift.errors import FormatError
 from stateshift.formats.spark import schema as schema_format
 from stateshift.formats.spark.types import ArrayType, DataType, MapType, StructType, decode_struct
@@ -40,7 +41,14 @@ class RowSchema:
         return _shown(content, self.key, self.encoded)
 
     def show_value(self, content: bytes) -> Any:
-        return _shown(content, self.value, self.encoded)
+        return _shown(content, self._value_columns(content), self.encoded)
+
+    def _value_columns(self, content: bytes) -> StructType | None:
+        """Those of the schema, but for what dropDuplicates keeps under a schema of its input's columns."""
+        if self.key is None or self.value is None or not content.endswith(ONE_NULL):
+            return self.value
+        bare = content[1:] if self.encoded else content
+        return VALUE if bare == ONE_NULL and lists_the_input(self.key, self.value) else self.value
 
 
 def _shown(content: bytes, wanted: StructType | None, encoded: bool) -> Any:

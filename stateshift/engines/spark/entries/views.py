@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from stateshift.engines.spark.entries.avro_encoders import avro_rows_of
+from stateshift.engines.spark.entries.dedup_values import dedup_value
 from stateshift.engines.spark.entries.keys import is_collated, key_encoder, placed_by
 from stateshift.engines.spark.entries.settings import delimiter, is_avro
 from stateshift.engines.spark.entries.store_view import StoreView
@@ -72,7 +73,9 @@ def views_of(storage: Storage, image: Image) -> Views:
                 name = f"{store.name}/{schema.name}" if family else store.name
                 empty = StoreView(operator.id, name, delimiter=delimiter(image.settings))
                 view = _view(empty, schema, family, operator.provider, metadata, operator.name)
-                found[operator.id, name] = _of_avro(view, schema, written) if avro else view
+                view = _of_avro(view, schema, written) if avro else view
+                value = dedup_value(storage, image, view, operator.name)
+                found[operator.id, name] = replace(view, value=value)
             if not any(key[0] == operator.id and key[1].split("/")[0] == store.name for key in found):
                 found[operator.id, store.name] = StoreView(operator.id, store.name)
     return Views(found)

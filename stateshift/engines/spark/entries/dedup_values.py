@@ -1,0 +1,70 @@
+"""The columns of dropDuplicates' values, found by looking at the state where the schema is wrong (see `dedup_rows`).
+Reads only.
+
+Operator metadata (4.0 and later) says whether an operator is dropDuplicates. Without it the state tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from stateshift.engines.spark.entries.dedup_rows import ONE_NULL, VALUE, lists_the_input
+from stateshift.engines.spark.entries.store_view import StoreView
+from stateshift.errors import FormatError, MissingFile
+from stateshift.formats.blocks import Block
+from stateshift.formats.rocksdb.sst_blocks import decode_sst_blocks
+from stateshift.formats.spark.names import DEFAULT_STORE
+from stateshift.formats.spark.state_blocks import (
+    decode_changelog_blocks,
+    decode_delta_blocks,
+    decode_snapshot_blocks,
+)
+from stateshift.formats.spark.types import StructType
+from stateshift.storage.protocol import Storage
+from stateshift.survey import Image
+
+OPERATOR = "dedupe"
+
+
+def dedup_value(storage: Storage, image: Image, view: StoreView, operator: str | None) -> StructType | None:
+    """The columns of the view's values: one void column where the store is dropDuplicates' own, else the schema's."""
+    if view.key is None or view.value is None or view.avro is not None:
+        return view.value
+    if operator == OPERATOR:
+        return VALUE
+    unknown = operator is None and view.store == DEFAULT_STORE
+    if unknown and lists_the_input(view.key, view.value) and _holds_nulls(storage, image, view):
+        return VALUE
+    return view.value
+
+
+def _holds_nulls(storage: Storage, image: Image, view: StoreView) -> bool:
+    """Whether the first value that can be read is the one null. All values are, or none."""
+    paths = (path for shard in image.shards if shard.operator == view.operator for path in shard.files)
+    for path in paths:
+        try:
+            value = next(_values(_blocks(storage, path)), None)
+        except (FormatError, MissingFile):
+            continue  # another file tells
+        if value is not None:
+            return value == (ONE_NULL if view.encoder.kind == "plain" else b"\0" + ONE_NULL)
+    return False
+
+
+def _values(blocks: Iterable[Block]) -> Iterator[bytes]:
+    for block in blocks:
+        for _, value in block.records():
+            if value is not None:
+                yield value
+
+
+def _blocks(storage: Storage, path: str) -> Iterator[Block]:
+    if path.endswith(".delta"):
+        yield from decode_delta_blocks(storage.chunks(path))
+    elif path.endswith(".snapshot"):
+        yield from decode_snapshot_blocks(storage.chunks(path))
+    elif path.endswith(".changelog"):
+        yield from decode_changelog_blocks(storage.chunks(path))[1]
+    elif path.endswith(".sst"):
+        for block, _ in decode_sst_blocks(b"".join(storage.chunks(path))):
+            yield block
