@@ -16,7 +16,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 from stateshift.engines.registry import ENGINES
 from stateshift.formats.flink.references import references
@@ -67,9 +66,21 @@ def image(name: str) -> GoldenImage:
 def on_a_disk(files: Mapping[str, bytes]) -> MemoryDisk:
     """The files at their locations."""
     disk = MemoryDisk()
+    add(disk, files)
+    return disk
+
+
+def add(disk: MemoryDisk, files: Mapping[str, bytes]) -> None:
     for location, content in files.items():
         put(disk.open(locations.parent(location)), locations.name(location), content)
-    return disk
+
+
+def moved(golden: GoldenImage, location: str) -> dict[str, bytes] | None:
+    """The whole image somewhere else; None for one that has files outside of its folder."""
+    top = f"{golden.location}/"
+    if not all(path.startswith(top) for path in golden.files):
+        return None
+    return {f"{location}/{path[len(top) :]}": content for path, content in golden.files.items()}
 
 
 def surveyed(engine: str, location: str, disk: MemoryDisk) -> tuple[str, Image | None]:
@@ -84,12 +95,17 @@ def surveyed(engine: str, location: str, disk: MemoryDisk) -> tuple[str, Image |
 def _of_spark(name: str) -> GoldenImage:
     case = next(case for case in CASES if f"{case.parent.name}/{case.name}" == name)
     files = {f"{SPARK_HERE}/{path}": content for path, content in contents(case).items()}
-    root, found = surveyed("spark", SPARK_HERE, on_a_disk(files))
+    return spark_image(name, SPARK_HERE, files)
+
+
+def spark_image(name: str, location: str, files: Mapping[str, bytes]) -> GoldenImage:
+    """A checkpoint of Spark's, whoever made it: `files` lie at and below the location."""
+    root, found = surveyed("spark", location, on_a_disk(files))
     assert found is not None
     needed = tuple(f"{root}/{path}" for path in found.needed)
-    roles = {location: _spark_role(location[len(SPARK_HERE) + 1 :]) for location in files}
-    provider = _spark_provider(found, {roles[location] for location in needed})
-    return GoldenImage(name, SPARK_HERE, files, needed, provider, _spark_kind(case), roles)
+    roles = {path: _spark_role(path[len(location) + 1 :]) for path in files}
+    provider = _spark_provider(found, {roles[path] for path in needed})
+    return GoldenImage(name, location, files, needed, provider, _spark_kind(name), roles)
 
 
 def _spark_role(path: str) -> str:
@@ -114,8 +130,8 @@ def _spark_provider(found: Image, roles: set[str]) -> str:
     return f"{provider}{changelog}{sums}"
 
 
-def _spark_kind(case: Path) -> str:
-    return case.name.partition("-")[0]
+def _spark_kind(name: str) -> str:
+    return re.split(r"[-.]", name.rpartition("/")[2])[0]
 
 
 # ---- Flink

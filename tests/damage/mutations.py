@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from stateshift.formats.spark.names import classify
-from tests.damage.images import SPARK_HERE, GoldenImage
+from tests.damage.images import GoldenImage
 
 ACTIONS = (
     "flip",
@@ -155,6 +155,12 @@ def _exchanged(
     return Damaged(id_, action, path, files, what, other)
 
 
+def exchanges(golden: GoldenImage, path: str) -> list[str]:
+    """Every file that some action exchanges it with."""
+    found = [_likes(golden, path, action) for action in ("shards", "epochs", "operators")]
+    return sorted({other for likes in found for other in likes})
+
+
 def _likes(golden: GoldenImage, path: str, action: str) -> list[str]:
     """Files of the same kind that `action` exchanges it with."""
     role = golden.role_of(path)
@@ -162,12 +168,9 @@ def _likes(golden: GoldenImage, path: str, action: str) -> list[str]:
     if golden.engine == "flink":
         # What a file belongs to stands in the metadata alone: those of its kind are other subtasks' and operators'.
         return sorted(other for other in alike if other in golden.needed and action != "epochs")
-    place = classify(path[len(SPARK_HERE) + 1 :])
-    return sorted(
-        other
-        for other in alike
-        if _relation(place, classify(other[len(SPARK_HERE) + 1 :])) == action
-    )
+    top = len(golden.location) + 1
+    place = classify(path[top:])
+    return sorted(other for other in alike if _relation(place, classify(other[top:])) == action)
 
 
 def _relation(one: object, other: object) -> str | None:

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 import pytest
 
 from tests.damage import images
+from tests.damage.commands import run
 from tests.damage.known import KNOWN, Class
 from tests.damage.meaning import differences
 from tests.damage.mutations import ACTIONS, made
-from tests.damage.verdicts import FAILURES, Verdict, meaning_of, run, verdict_of
+from tests.damage.verdicts import FAILURES, Verdict, meaning_of, verdict_of
 
 ENGINES = ("spark", "flink")
 

@@ -51,6 +51,14 @@ def _of_flink(role: str, damaged: Damaged) -> str | None:
     return None
 
 
+def bytes_are_covered(golden: GoldenImage, damaged: Damaged) -> bool:
+    """Whether a checksum is over the damaged bytes themselves: what a reader notices without knowing
+    where they belong. Files that changed places are whole."""
+    if golden.engine == "flink" or damaged.other is not None:
+        return False
+    return no_checksum(golden, damaged) is None
+
+
 def is_named(findings: Iterable[Mapping[str, Any]]) -> bool:
     """Whether a note says that there is content without a checksum."""
     return any(

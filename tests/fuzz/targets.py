@@ -35,8 +35,8 @@ def entries(*names: str) -> tuple[str, ...]:
 
 def all_targets() -> dict[str, Target]:
     """By name. The modules are imported here, so that who instruments code can do so first."""
-    from tests.fuzz import avro_rows, flink, logs, ours, rows, state, tables, whole
+    from tests.fuzz import avro_rows, commands, flink, logs, ours, rows, state, tables, whole
 
-    modules = (logs, rows, avro_rows, state, tables, whole, flink, ours)
+    modules = (logs, rows, avro_rows, state, tables, whole, flink, ours, commands)
     found = [target for module in modules for target in module.TARGETS]
     return {target.name: target for target in found}

@@ -14,7 +14,7 @@ from tests.fuzz.targets import all_targets
 
 TARGETS = all_targets()
 KEPT = sorted(path for path in (Path(__file__).parent / "found").glob("*/*") if path.is_file())
-SLOW = ("checkpoint", "plan")  # tens of milliseconds each
+SLOW = ("checkpoint", "plan", "verify", "inspect", "export", "apply")  # tens of milliseconds each
 
 pytestmark = pytest.mark.row("IS-13")
 
