@@ -23,8 +23,11 @@ from tests.damage.verdicts import Verdict, verdict_of
 SECONDS_MAX = (
     60.0  # hundreds of times what a whole image takes, on a machine that is busy with other things
 )
+START_SECONDS_MAX = 300.0  # of a process that has to import everything first
 MIB_MAX = 1024.0
 ADDRESS_MAX = 8 << 30  # the machine's own protection
+
+READY = "ready"
 
 Judge = Callable[[str], Verdict]
 
@@ -70,7 +73,7 @@ class _Worker:
             return None
         found = self._received()
         if found is None:
-            if time.monotonic() - self._since < seconds_max and self._process.is_alive():
+            if not self._waits_too_long(seconds_max) and self._process.is_alive():
                 return None
             found = self._replaced()
         self._next()
@@ -90,6 +93,7 @@ class _Worker:
         self._process = context.Process(target=_serve, args=(inner, self._asked), daemon=True)
         self._process.start()
         inner.close()
+        self._ready = False
 
     def _next(self) -> None:
         self.id = self._left.popleft() if self._left else None
@@ -97,11 +101,20 @@ class _Worker:
         if self.id is not None:
             self.pipe.send(self.id)
 
+    def _waits_too_long(self, seconds_max: float) -> bool:
+        """From when it was given its damage, or is there at all: to import everything takes a while."""
+        limit = seconds_max if self._ready else START_SECONDS_MAX
+        return time.monotonic() - self._since > limit
+
     def _received(self) -> Verdict | None:
         try:
-            return self.pipe.recv() if self.pipe.poll() else None
-        except EOFError:
+            found = self.pipe.recv() if self.pipe.poll() else None
+        except (EOFError, ConnectionError):
             return None
+        if found != READY:
+            return found
+        self._ready, self._since = True, time.monotonic()
+        return None
 
     def _replaced(self) -> Verdict:
         """A verdict over a process that is ended here, or has ended by itself; another takes its
@@ -145,6 +158,7 @@ def _of(id_: str) -> dict[str, str]:
 
 def _serve(pipe: Connection, asked: Judge) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_MAX, ADDRESS_MAX))
+    pipe.send(READY)
     while (id_ := pipe.recv()) is not None:
         pipe.send(_measured(asked, id_))
 

@@ -35,17 +35,15 @@ def held_against(sample: int) -> list[Held]:
     """So many mutations, half of which we say yes to."""
     chosen = list(drawn(sample))
     found: list[Held] = []
-    with tempfile.TemporaryDirectory(prefix="stateshift-damage-") as folder:
-        with group(Path(folder, "servers"), "flink-a") as servers:
-            cluster = cluster_of(servers, "flink-a")
-            for number, (image, damaged, verdict) in enumerate(chosen, 1):
-                said = _asked(cluster, image, damaged, Path(folder, str(number)))
-                found.append(Held(verdict, said))
-                print(
-                    f"{number} of {len(chosen)}: {verdict.result}: {said[:100]}",
-                    file=sys.stderr,
-                    flush=True,
-                )
+    folder = tempfile.mkdtemp(prefix="stateshift-damage-")
+    with group(Path(folder, "servers"), "flink-a") as servers:
+        cluster = cluster_of(servers, "flink-a")
+        for number, (image, damaged, verdict) in enumerate(chosen, 1):
+            said = _asked(cluster, image, damaged, Path(folder, str(number)))
+            found.append(Held(verdict, said))
+            told = f"{number} of {len(chosen)}: {verdict.result}: {said[:80]}"
+            print(told, file=sys.stderr, flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
     return found
 
 

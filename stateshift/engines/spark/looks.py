@@ -24,10 +24,10 @@ def judged(
 ) -> Judged:
     found, epochs = [*_told(where, image)], image.epochs
     if thorough:
-        from stateshift.engines.spark.deep import everything
+        from stateshift.engines.spark.deep import everything, unchecked
 
         found_deep = tuple(_deep(storage, survey, image, fleet))
-        found += found_deep
+        found += [*found_deep, *unchecked.findings(survey, image)]
         if epochs and any(finding.level == "refuse" for finding in (*image.findings, *found_deep)):
             epochs = everything.works(storage, image, found_deep)
     return Judged(tuple(found), epochs)

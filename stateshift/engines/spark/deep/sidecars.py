@@ -31,7 +31,7 @@ def findings(storage: Storage, survey: Survey, image: Image) -> Iterator[Finding
     for path in image.needed:
         if path.endswith(".crc"):
             yield from _spark(storage, path)
-        hidden = _hidden(path)
+        hidden = hidden_checksum(path)
         if hidden in there:
             yield from _hadoop(storage, path, hidden, layout.is_spare(path[start:]))
 
@@ -64,7 +64,7 @@ def _unnamed(storage: Storage, tables: Iterable[FileInfo], zips: Iterable[str]) 
     yield from (file for file in tables if file.path.rpartition("/")[2] not in named)
 
 
-def _hidden(path: str) -> str:
+def hidden_checksum(path: str) -> str:
     folder, slash, name = path.rpartition("/")
     return f"{folder}{slash}.{name}.crc"
 
