@@ -24,15 +24,6 @@ KNOWN: Mapping[Class, str] = {
     ("unnamed", "flink", "channels"): "flink-1.18.1/count-unaligned#2",
     ("unnamed", "flink", "keyed stream"): "flink-1.15.4/count-canonical-hashmap#2",
     ("unnamed", "flink", "operator stream"): "flink-1.15.4/count-canonical-int-200#3",
-    ("unnamed", "spark", "commits"): "spark-3.3.4/collected#2",
-    ("unnamed", "spark", "delta"): "spark-3.3.4/groups-hdfs#2",
-    ("unnamed", "spark", "offsets"): "spark-3.3.4/dedup-lzf#1",
-    ("unnamed", "spark", "operator metadata"): "spark-4.0.5/chained-rocksdb#1",
-    ("unnamed", "spark", "query id"): "spark-3.3.4/join-rocksdb#1",
-    ("unnamed", "spark", "schema"): "spark-3.3.4/collected#3",
-    ("unnamed", "spark", "snapshot"): "spark-4.3.0/dedup-zstd#1",
-    ("unnamed", "spark", "sources"): "spark-3.3.4/files#0",
-    ("unnamed", "spark", "zip"): "spark-3.3.4/session-rocksdb#0",
 }
 
 # Engines whose `apply` publishes copies of what `verify --deep` refuses: it does not read what it copies.

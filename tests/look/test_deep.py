@@ -254,3 +254,35 @@ def _on_disk(files):
     disk = MemoryDisk()
     write(disk.open(HERE), files)
     return disk
+
+
+def unchecked(files):
+    """What is said of content that no checksum covers."""
+    return [f.message for f in judged(files).findings if "no checksum" in f.message]
+
+
+def test_how_much_no_checksum_covers_is_said():
+    files = contents(NEWEST["dedup-zstd"])
+    disk = MemoryDisk()
+    write(disk.open(HERE), files)
+    (image,) = survey.survey(disk.open(HERE)).images
+    state = [path for path in image.needed if classify(path).area == "state"]
+    text = sum(len(files[path]) for path in image.needed if path not in state)
+    framed = sum(len(files[path]) for path in state)
+    (said_of_it,) = unchecked(files)
+    assert f"{text:,} bytes in {len(image.needed) - len(state)} files of logs" in said_of_it
+    assert f"{framed:,} bytes in {len(state)} files of state in zstd" in said_of_it
+    assert f"which version {len(state)} files of state are" in said_of_it
+
+
+def test_lz4_frames_and_rocksdb_have_checksums_of_their_own():
+    (of_hdfs,), (of_rocksdb,) = (unchecked(contents(NEWEST[f"window-{kind}"])) for kind in ("hdfs", "rocksdb"))
+    assert "of state in" not in of_hdfs + of_rocksdb
+
+
+def test_sparks_own_checksums_say_which_version_a_file_is():
+    files = contents(NEWEST["window-rocksdb-format2"])
+    (with_checksums,) = unchecked(files)
+    assert "which version" not in with_checksums
+    (without,) = unchecked({path: content for path, content in files.items() if not path.endswith(".crc")})
+    assert "which version" in without

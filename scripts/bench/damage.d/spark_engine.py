@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from held import Held, cache
@@ -54,12 +55,19 @@ def drawn(ground: Ground, base: Base, each: int) -> list[tuple[Base, Damaged, Ve
     chosen: list[tuple[Base, Damaged, Verdict]] = []
     for number in range(DRAWN_MAX):
         golden = _golden(ground, base, number)
-        damaged = made(golden, number)
+        damaged = _without_stale(made(golden, number))
         verdict = judged(golden, damaged, meaning("spark", golden.location, golden.files))
         if wanted[verdict.code == 0] > 0:
             wanted[verdict.code == 0] -= 1
             chosen.append((base, damaged, verdict))
     return chosen
+
+
+def _without_stale(damaged: Damaged) -> Damaged:
+    """Without Hadoop's checksums of what was damaged: on most stores there are none."""
+    stale = {sidecar(path) for path in (damaged.path, damaged.other) if path is not None}
+    files = {path: content for path, content in damaged.files.items() if path not in stale}
+    return replace(damaged, files=files)
 
 
 def _golden(ground: Ground, base: Base, number: int) -> GoldenImage:
@@ -102,14 +110,7 @@ def _written(ground: Ground, base: Base, damaged: Damaged) -> Order:
     shutil.rmtree(target.parent, ignore_errors=True)
     top = f"file://{target}/"
     files = {path.removeprefix(top): content for path, content in damaged.files.items()}
-    write_files(target, _without_stale(files, damaged, top))
+    write_files(target, files)
     name = f"damage {damaged.id}"
     conf = later(base.conf)
     return Order(name, base.query, ground.inputs(), target, target.parent / "output", conf)
-
-
-def _without_stale(files: dict[str, bytes], damaged: Damaged, top: str) -> Mapping[str, bytes]:
-    """Without Hadoop's checksums of what was damaged: on most stores there are none."""
-    for path in filter(None, (damaged.path, damaged.other)):
-        files.pop(sidecar(path.removeprefix(top)), None)
-    return files
