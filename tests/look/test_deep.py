@@ -166,6 +166,19 @@ def test_operator_metadata_that_is_damaged_is_a_warning_for_spark_starts_without
         assert found.restartable and [finding.level for finding in said(found)] == ["warn"]
 
 
+@pytest.mark.parametrize("name", ["window-hdfs", "join-hdfs", "window-rocksdb-changelog", "tws-ttl", "tws-avro"])
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_schema_whose_type_spark_cannot_parse_is_a_refusal(name, deep):
+    files = contents(NEWEST[name])
+    for path in (path for path in files if classify(path).area == "state-schema" and "/." not in path):
+        disk = MemoryDisk()
+        write(disk.open(HERE), {**files, path: files[path].replace(b'"type":"struct"', b'"type":"strucu"')})
+        found = look.restartable(HERE, disk.open, thorough=deep)
+        assert not found.restartable
+        (refused,) = [finding for finding in refusals(found) if finding.path == path]
+        assert "no Spark up to 4.3 can parse" in refused.message
+
+
 def test_a_file_in_another_codec_than_the_offset_log_says_is_refused():
     files = contents(NEWEST["window-hdfs"])
     path = "state/0/0/6.snapshot"

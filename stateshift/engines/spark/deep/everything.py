@@ -1,6 +1,7 @@
 """Everything a restart needs, read to its end: what a listing cannot tell. Reads only.
 
     every needed file       decodes, in the codec that the offset log names; of a zip all members, RocksDB's own too
+    every schema            is of types that Spark can parse                                     formats.type_json
     every row               lies inside its bounds, by its store's schema                        rowcheck
     every key               lies in the shard that its hash gives it, deleted ones too           rowcheck
     a join's indexes        are as many as its counts say, without a gap                         joins
@@ -31,6 +32,8 @@ from stateshift.formats.blocks import Binary
 from stateshift.formats.spark import rocksdb
 from stateshift.formats.spark.compression import codec_of
 from stateshift.formats.spark.names import classify
+from stateshift.formats.spark.schema import decode_schema
+from stateshift.formats.spark.type_json import check_schema
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, ShardFiles, Survey
 
@@ -105,7 +108,10 @@ def _logs(storage: Storage, image: Image) -> Iterator[Finding]:
         if classify(path[start:]).area in ("state", "sidecar"):
             continue
         try:
-            decoding.decode_file(path, storage.read(path, SMALL_MAX))
+            content = storage.read(path, SMALL_MAX)
+            decoding.decode_file(path, content)
+            if classify(path[start:]).area == "state-schema":
+                check_schema(decode_schema(content))
         except FormatError as error:
             if not layout.is_spare(path[start:]):  # else the survey has warned of it
                 yield _damaged(path, error)

@@ -22,6 +22,7 @@ from stateshift.engines.spark.restart.operators import (
     operators_of,
     own_places,
     refuse_foreign_state,
+    refuse_unparsable,
 )
 from stateshift.engines.spark.restart.shards import Uuids, restartable, shards_of
 from stateshift.errors import MissingFile
@@ -54,6 +55,8 @@ def surveyed_image(
     refuse_foreign_state(reading, operators, settings, planned if epoch is None else epoch)
     shards = shards_of(reading, found, operators, settings, unique, epoch)
     check_uncommitted(reading, found, operators, epoch)
+    if thorough and epoch is not None:
+        refuse_unparsable(reading, found, epoch)
     ends = endpoints_of(reading, found.sources, lines, thorough)
     return Image(
         path=reading.prefix,

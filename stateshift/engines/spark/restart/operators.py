@@ -9,6 +9,8 @@ from stateshift.engines.spark.chains import StoreFiles, expected_shards
 from stateshift.engines.spark.reading import Reading
 from stateshift.engines.spark.restart.found import Found, is_number, number_of
 from stateshift.formats.spark import operator_metadata, schema
+from stateshift.formats.spark.names import classify
+from stateshift.formats.spark.type_json import check_schema
 from stateshift.formats.spark.types import Atomic, decode_struct
 from stateshift.formats.spark.uris import canonical
 from stateshift.survey import EmbeddedPath, Operator, Store
@@ -100,6 +102,16 @@ def files_of_operators(found: Found, epoch: int) -> list[str]:
             if not versioned or not is_number(head) or int(head) <= epoch:
                 kept.append(path)
     return kept
+
+
+def refuse_unparsable(reading: Reading, found: Found, epoch: int) -> None:
+    """Schemas that Spark reads before a job's first batch, and cannot parse."""
+    schemas = [path for path in files_of_operators(found, epoch) if classify(path).area == "state-schema"]
+
+    def check(own: Reading, path: str) -> None:
+        own.decoded(path, lambda content: check_schema(schema.decode_schema(content)))
+
+    reading.each(schemas, check)
 
 
 def own_places(reading: Reading, found: Found, epoch: int | None) -> list[EmbeddedPath]:
