@@ -10,6 +10,7 @@ from stateshift import __version__, executor, plain
 from stateshift.errors import JournalError, PlanError
 from stateshift.journal import (
     Journal,
+    PlanProgress,
     Progress,
     RollbackStarted,
     RunResumed,
@@ -19,9 +20,10 @@ from stateshift.journal import (
     fold,
 )
 from stateshift.migration.doors import Doors, world_of
+from stateshift.migration.foreign import foreign_files
 from stateshift.migration.proposing import Proposal, encode_proposal, proposal_of, refuse
 from stateshift.migration.running import Run
-from stateshift.plan import WHILE_IT_RUNS
+from stateshift.plan import WHILE_IT_RUNS, Plan
 from stateshift.report import Report, summarize
 from stateshift.spec import Spec, to_plain_spec
 from stateshift.workdir import Workdir
@@ -134,15 +136,23 @@ def verify(workdir: Workdir, doors: Doors) -> Verdict:
     followed = {adopted.job for adopted in progress.plans if adopted.purpose in WHILE_IT_RUNS and not adopted.undone}
     notes += [f"{job} is followed while it runs: what has been brought of it was not asked"
               for job in sorted(followed - moved)]  # fmt: skip
+    planned: list[tuple[PlanProgress, Plan]] = []
     for adopted in progress.known:
         if adopted.purpose in WHILE_IT_RUNS:
             continue  # a later round may have replaced it, or the move removed it: that answers for what it has kept
         plan = workdir.read_plan(adopted.plan, adopted.fingerprint)
+        planned.append((adopted, plan))
         gone_on = any(s.phase == "confirm" and s.state == "finished" for s in adopted.steps.values())
         if gone_on:
-            notes.append(f"{adopted.job} has gone on from its image since: the image's files were not asked")
+            notes.append(
+                f"{adopted.job} has gone on from its image since: the image's files were not asked, nor those that the "
+                "job wrote there since; the source's fence and the job were"
+            )
         kinds = ("FenceSource", "SubmitJob") if gone_on else ()
         broken += executor.ask(adopted.plan, plan, adopted, world, kinds, doors.fleet)
         if plan.purpose == "move" and not adopted.undone:
             epochs[adopted.job] = plan.epoch
+    foreign = foreign_files(planned, world)
+    broken += foreign.broken
+    notes += foreign.notes
     return Verdict(tuple(broken), tuple(notes), epochs, progress.state == "finished")

@@ -1,0 +1,110 @@
+"""What lies at a run's target and was written by somebody else: a commit, an offset log or a file of the state.
+
+A target is empty when a run begins, so that all that is there is the run's, or somebody's. A job that goes on from the
+image writes there as well: where the run itself has started one, nothing is asked; where its image is a later one and
+a job could restart from that, a job was started by hand, and that is said. Everything else does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from stateshift.engines.registry import engine
+from stateshift.executor import Broken
+from stateshift.formats.marks import FOLDER, LOCK_SUFFIX
+from stateshift.journal import PlanProgress
+from stateshift.plan import Plan
+from stateshift.step import Discrepancy, SubmitJob, TakeCheckpoint, TakeSavepoint
+from stateshift.storage import locations
+from stateshift.survey import Image
+from stateshift.world import World
+
+# So many files of others are named.
+NAMED_MAX = 10
+
+Planned = tuple[PlanProgress, Plan]
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """The files of others at the targets, and what was not asked of them."""
+
+    broken: tuple[Broken, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def foreign_files(planned: Sequence[Planned], world: World) -> Foreign:
+    """Look through the targets of the finished plans of a run."""
+    written = set(_written(planned))
+    broken: list[Broken] = []
+    notes: list[str] = []
+    for adopted, plan in planned:
+        if not _is_asked(adopted, plan):
+            continue
+        storage = world.storage(plan.target)
+        paths = [info.path for info in storage.list() if not _is_beside(info.path)]
+        strange = {path for path in paths if locations.join(plan.target, path) not in written}
+        if not strange:
+            continue
+        _, survey = engine(plan.engine).survey(plan.target, world.storage)
+        gone_on = [image for image in survey.images if _has_gone_on(image, strange)]
+        own = {path for path in strange for image in gone_on if _is_inside(path, image)}
+        if own:
+            epochs = ", ".join(str(image.epoch) for image in gone_on)
+            notes.append(
+                f"{adopted.job} has gone on to {epochs} since, started by somebody else: its {len(own)} "
+                "files there were not asked, only what the run wrote"
+            )
+        broken += _named(adopted.plan, sorted(strange - own))
+    return Foreign(tuple(broken), tuple(notes))
+
+
+def _is_asked(adopted: PlanProgress, plan: Plan) -> bool:
+    """Whether nobody but the run had a reason to write at the plan's target: it published there, and started no job."""
+    if adopted.finished_at is None or adopted.undone or plan.target == plan.source:
+        return False
+    if plan.purpose != "move":
+        return False
+    if any(isinstance(step, TakeSavepoint | TakeCheckpoint) for step in plan):
+        return False  # the engine wrote the image
+    return not any(isinstance(step, SubmitJob) and step.name in adopted.steps for step in plan)
+
+
+def _written(planned: Iterable[Planned]) -> Iterator[str]:
+    """The places of all files that the run has written, or kept of what it had."""
+    for adopted, plan in planned:
+        for step in plan:
+            progress = adopted.steps.get(step.name)
+            evidence = progress.evidence if progress is not None else None
+            if evidence is None or not hasattr(step, "target"):
+                continue
+            for file in evidence.get("files", ()):
+                yield locations.join(step.target, file[0])
+            for _, path in evidence.get("moved", ()):
+                yield locations.join(step.target, path)
+
+
+def _is_beside(path: str) -> bool:
+    """What we leave beside an image, and hidden files: checksums of a file system's, leftovers of writers."""
+    name = path.rpartition("/")[2]
+    return path.startswith(f"{FOLDER}/") or name.startswith(".") or name.endswith(LOCK_SUFFIX)
+
+
+def _has_gone_on(image: Image, strange: set[str]) -> bool:
+    """Whether the image that a job would restart from is one that the run has not brought, and whole. What makes an
+    image visible is the last of what is read first."""
+    return image.epoch in image.epochs and image.first_read[-1:] != () and image.first_read[-1] in strange
+
+
+def _is_inside(path: str, image: Image) -> bool:
+    return not image.path or path.startswith(f"{image.path}/")
+
+
+def _named(plan: int, paths: list[str]) -> Iterator[Broken]:
+    for path in paths[:NAMED_MAX]:
+        found = "a file that the run did not write"
+        yield Broken(plan, "target", Discrepancy(path, "nothing", found))
+    if len(paths) > NAMED_MAX:
+        found = f"{len(paths) - NAMED_MAX} more files that the run did not write"
+        yield Broken(plan, "target", Discrepancy("the target", "nothing", found))
