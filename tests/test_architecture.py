@@ -56,7 +56,7 @@ FLINK_ROWS = (
     ("findings", "deep", "differing", "exporting"),
     ("survey", "showing"),
     ("rescaling", "choosing"),
-    ("entries", "operators", "databases", "keyed_entries"),
+    ("entries", "operators", "databases", "keyed_entries", "frames"),
     ("editing", "reading", "folders"),
     ("places", "layout", "loose", "keys"),
 )

@@ -9,6 +9,7 @@ from dataclasses import replace
 from stateshift.engines.flink.choosing import metadata_of, places_of
 from stateshift.engines.flink.databases import checked_databases, without_native
 from stateshift.engines.flink.entries import canonical_sections, of_operator
+from stateshift.engines.flink.frames import checked_frames
 from stateshift.engines.flink.keys import hash_of, hashable
 from stateshift.engines.flink.reading import Streams
 from stateshift.errors import FormatError, StorageError
@@ -29,6 +30,7 @@ def everything(storage: Storage, image: Image) -> Iterator[Finding]:
                 pass
             yield from _misplaced(operator, streams)
             yield from checked_databases(operator, streams)
+            yield from checked_frames(operator, streams)
         except (FormatError, StorageError) as error:
             offset = error.offset if isinstance(error, FormatError) else None
             yield Finding("refuse", f"operator {operator.id.hex()}: {error.fact}", offset=offset)

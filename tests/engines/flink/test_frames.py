@@ -1,0 +1,122 @@
+"""Changelog files and channel state have no checksums: what breaks a frame is refused, whatever it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import cramjam
+import pytest
+
+from stateshift.engines.flink.choosing import metadata_of
+from stateshift.engines.flink.frames import checked_frames
+from stateshift.formats.flink.keyed_handles import Changelog, FileDelta, MemoryDelta
+from stateshift.formats.flink.metadata import OperatorState, SubtaskState
+from stateshift.formats.flink.operator_handles import expanded
+from stateshift.formats.flink.stream_handles import AbsoluteFile, Inline, StreamHandle
+from stateshift.survey import Finding
+from tests.engines.flink import golden
+from tests.engines.flink.test_databases import Place
+
+FILES = [name for name in golden.NAMES if name.split("/")[1] in ("count-changelog-hashmap", "count-changelog-rocksdb")]
+UNALIGNED = [name for name in golden.NAMES if name.split("/")[1].startswith("count-unaligned")]
+
+
+def subtasks(place: Place) -> Iterator[tuple[OperatorState, SubtaskState]]:
+    for operator in metadata_of(place.image).operators:
+        for subtask in operator.subtasks or ():
+            yield operator, subtask
+
+
+def found(place: Place) -> list[Finding]:
+    return [finding for operator in metadata_of(place.image).operators
+            for finding in checked_frames(operator, place.streams)]  # fmt: skip
+
+
+def parts(place: Place) -> list[tuple[int, StreamHandle]]:
+    return [
+        part
+        for _, subtask in subtasks(place)
+        if isinstance(subtask.managed_keyed, Changelog)
+        for delta in subtask.managed_keyed.deltas
+        if isinstance(delta, FileDelta)
+        for part in delta.parts
+        if part[1] is not None
+    ]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_changelog_is_whole_and_every_number_in_its_frames_counts(name: str) -> None:
+    place = Place(name)
+    assert found(place) == []
+    for offset, stream in parts(place):
+        for at in (0, 1 + offset, 5 + offset, 9 + offset, 13 + offset):
+            content = place.streams.head(stream, 1 << 20)
+            place.put(stream, content[:at] + bytes((content[at] ^ 0x15,)) + content[at + 1 :])
+            assert [f.level for f in found(place)][:1] == ["refuse"], f"byte {at}"
+            place.put(stream, content)
+    assert found(place) == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_changelog_of_nothing_but_zeros_is_refused(name: str) -> None:
+    place = Place(name)
+    for _, stream in parts(place):
+        place.put(stream, bytes(stream.size))
+    refusals = found(place)
+    assert refusals and all(f.level == "refuse" for f in refusals)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_changes_of_another_subtask_s_key_groups_are_refused(name: str) -> None:
+    place = Place(name)
+    for operator, subtask in subtasks(place):
+        if isinstance(subtask.managed_keyed, Changelog):
+            moved = tuple(replace(delta, first=100) for delta in subtask.managed_keyed.deltas)
+            changed = replace(subtask, managed_keyed=replace(subtask.managed_keyed, deltas=moved))
+            refusals = list(checked_frames(replace(operator, subtasks=(changed,)), place.streams))
+            of_keys = [delta for delta in moved if isinstance(delta, FileDelta | MemoryDelta)]
+            assert bool(refusals) == bool(of_keys)
+
+
+def test_a_compressed_changelog_is_read_as_an_uncompressed_one() -> None:
+    place = Place("flink-2.3.0/count-changelog-hashmap")
+    for operator, subtask in subtasks(place):
+        handle = subtask.managed_keyed
+        if not isinstance(handle, Changelog):
+            continue
+        for delta in handle.deltas:
+            assert isinstance(delta, FileDelta)
+            for damaged in (False, True):
+                squeezed = replace(delta, parts=tuple(compressed(place, part, damaged) for part in delta.parts))
+                changed = replace(subtask, managed_keyed=replace(handle, deltas=(squeezed,)))
+                refusals = list(checked_frames(replace(operator, subtasks=(changed,)), place.streams))
+                assert bool(refusals) == damaged
+
+
+def compressed(
+    place: Place, part: tuple[int, StreamHandle | None], damaged: bool
+) -> tuple[int, StreamHandle | None]:
+    offset, stream = part
+    assert isinstance(stream, AbsoluteFile)
+    content = place.streams.head(stream, 1 << 20)
+    body = bytes(cramjam.snappy.compress(content[1:]))
+    return offset, Inline("x", b"\1" + (body[: len(body) // 2] if damaged else body))
+
+
+@pytest.mark.parametrize("name", UNALIGNED)
+def test_channel_state_is_whole_and_its_buffers_are_as_long_as_its_handles_say(name: str) -> None:
+    place = Place(name)
+    assert found(place) == []
+    broken = 0
+    for _, subtask in subtasks(place):
+        for handle in (*subtask.inputs, *subtask.outputs):
+            for channel in expanded(handle):
+                assert channel.stream is not None
+                content = place.content(channel.stream)
+                for at in (3, *(offset + 3 for offset in channel.part.offsets)):
+                    place.put(channel.stream, content[:at] + bytes((content[at] ^ 1,)) + content[at + 1 :])
+                    assert found(place), f"byte {at}"
+                    broken += 1
+                place.put(channel.stream, content)
+    assert broken and found(place) == []
