@@ -6,29 +6,31 @@ It outlives the process: a run that was killed still owns its half-written targe
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from shlex import quote
 
 from stateshift.errors import AlreadyThere, JournalError, MissingFile
 from stateshift.formats.marks import LOCK_SUFFIX
 from stateshift.storage.protocol import Storage
 
+ATTEMPTS = 3  # each fails only where somebody else takes the lock and releases it in between
 BEGINNING = 60  # bytes of a lock that is none of ours which its error quotes
 
 
 def take(parent: Storage, name: str, run: str, workdir: str, host: str) -> None:
     """Take the lock for `run`; taking it twice is fine. `parent` is opened one above the target."""
     path = name + LOCK_SUFFIX
-    holder = _holder(parent, path)  # looked at first: a full disk must not keep us from what is ours already
-    if holder is not None and holder.get("run") == run:
-        return
-    try:
-        parent.create(path, json.dumps({"run": run, "workdir": workdir, "host": host}).encode())
-    except AlreadyThere as error:
-        holder = _holder(parent, path)
-        if holder is None:  # let go of in the meantime
-            take(parent, name, run, workdir, host)
-        elif holder.get("run") != run:
-            raise _held(parent, name, holder) from error
+    content = json.dumps({"run": run, "workdir": workdir, "host": host}).encode()
+    for _ in range(ATTEMPTS):
+        holder = _holder(parent, path)  # looked at first: a full disk must not keep us from what is ours already
+        if holder is not None and holder.get("run") == run:
+            return
+        if holder is not None:
+            raise _held(parent, name, holder)
+        with suppress(AlreadyThere):  # somebody took it since we looked: look again
+            parent.create(path, content)
+            return
+    raise _unreadable(parent, name)
 
 
 def refuse_held(parent: Storage, name: str) -> None:
@@ -49,6 +51,16 @@ def _held(parent: Storage, name: str, holder: dict[str, str]) -> JournalError:
         f"the target {here}/{name} is held by run {run} (workdir {where} on {host})",
         hint=f"stateshift status {quote(where)} tells whether it is at work; else stateshift resume {quote(where)}, or "
         f"stateshift rollback {quote(where)}; if that workdir is lost, {by_hand}",
+    )
+
+
+def _unreadable(parent: Storage, name: str) -> JournalError:
+    """A name that can be neither read nor created, as that of a link to nothing."""
+    path = f"{parent.location.rstrip('/')}/{name}{LOCK_SUFFIX}"
+    return JournalError(
+        f"the lock {path} cannot be read, and cannot be created: the name is taken by something that is no file, "
+        "such as a link that leads nowhere",
+        hint=f"look at it (ls -l); if no run has made it, remove {path}",
     )
 
 

@@ -54,6 +54,7 @@ SPARK_ROWS = (
 FLINK_ROWS = (
     ("planner", "warming", "comparing", "copying", "transforms", "looks"),
     ("findings", "deep", "differing", "exporting"),
+    ("elements",),
     ("survey", "showing"),
     ("rescaling", "choosing"),
     ("entries", "operators", "databases", "keyed_entries", "frames"),

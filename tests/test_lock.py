@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
+from pathlib import Path
 
 import pytest
 
 from stateshift import lock
-from stateshift.errors import JournalError
+from stateshift.errors import JournalError, StateshiftError
 from stateshift.formats.marks import LOCK_SUFFIX
 from stateshift.storage.memory import MemoryDisk
+from stateshift.storage.opening import open_patiently
 from tests.support.checkpoints import put
 
 PATH = f"orders{LOCK_SUFFIX}"
@@ -81,3 +84,12 @@ def test_of_many_that_try_at_once_one_gets_it() -> None:
     for thread in threads:
         thread.join()
     assert len(got) == 1
+
+
+@pytest.mark.parametrize("leads_to", ["nothing", f"orders{LOCK_SUFFIX}"])
+def test_a_lock_that_is_a_link_to_nothing_is_refused_with_a_way_out(tmp_path: Path, leads_to: str) -> None:
+    (tmp_path / PATH).symlink_to(leads_to)
+    with pytest.raises(StateshiftError, match=re.escape(PATH)) as caught:
+        lock.take(open_patiently(f"file://{tmp_path}"), "orders", "r1", "/w/r1", "host")
+    assert caught.value.exit_code in (6, 8)
+    assert (tmp_path / PATH).is_symlink()

@@ -36,6 +36,8 @@ class Stream:
 
     def take(self, count: int) -> bytes:
         """Exactly `count` bytes."""
+        if count < 0:
+            raise FormatError(f"{self._what}: a length of {count}", None, self.offset)
         end = self._position + count
         if end > len(self._buffer):
             self._fill(count)

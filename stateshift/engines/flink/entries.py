@@ -26,6 +26,8 @@ from itertools import pairwise
 from stateshift.engines.flink.operators import is_hashmap
 from stateshift.engines.flink.places import places
 from stateshift.engines.flink.reading import Streams, decoded
+from stateshift.errors import FormatError
+from stateshift.formats.flink import snappy_frames
 from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.formats.flink.keyed_handles import (
     SAVEPOINT_KEY_GROUPS,
@@ -151,8 +153,8 @@ def _key_groups(handle: KeyGroups, prefix: int, streams: Streams, role: str) -> 
         return
     for header, group, content in canonical_sections(handle, streams):
         names = [state.name for state in header.states]
-        for state, key, value in entries(content, prefix, group):
-            yield names[state] if state < len(names) else f"state {state}", key[prefix:], value
+        for state, key, value in entries(content, prefix, group, len(names)):
+            yield names[state], key[prefix:], value
 
 
 def is_canonical(handle: KeyedHandle | None, streams: Streams) -> bool:
@@ -166,12 +168,19 @@ def canonical_sections(handle: KeyedHandle | None, streams: Streams) -> Iterator
     """Each key group that is not empty, with the header of its file; nothing of what is not canonical."""
     if not isinstance(handle, KeyGroups) or handle.stream is None or not is_canonical(handle, streams):
         return
-    first = min((offset for offset in handle.offsets if offset), default=None)
-    if first is None:
+    header = header_of(handle, streams)
+    if header is None:
         return
-    header = decode_header(streams.head(handle.stream, first), first)
     for group, content in sections_of(handle, streams):
         yield header, group, uncompressed(content) if header.compressed else content
+
+
+def header_of(handle: KeyGroups, streams: Streams) -> Header | None:
+    """What stands in front of the first key group; None where all are empty."""
+    first = min((offset for offset in handle.offsets if offset), default=None)
+    if first is None or handle.stream is None:
+        return None
+    return decode_header(streams.head(handle.stream, first), first)
 
 
 def sections_of(
@@ -199,9 +208,7 @@ def in_file_order(handle: KeyGroups, end: int) -> list[tuple[tuple[int, int], in
 
 
 def uncompressed(content: bytes) -> bytes:
-    import cramjam
-
-    return bytes(cramjam.snappy.decompress(content))
+    return snappy_frames.decompressed(content, "keyed state")
 
 
 def _partitioned(
@@ -213,6 +220,9 @@ def _partitioned(
     every = sorted({offset for state in handle.states for offset in state.offsets})
     if not every:
         return
+    if not (every[0] >= 0 and every[-1] <= handle.stream.size):
+        fact = f"operator state: elements from byte {every[0]} to {every[-1]}, in {handle.stream.size} bytes"
+        raise FormatError(fact, None, None)
     data = Stream(streams.chunks(handle.stream), "operator state")
     data.take(every[0])
     elements = {start: _short(data.take(end - start)) for start, end in pairwise((*every, handle.stream.size))}

@@ -73,7 +73,7 @@ def keyed_entries(handle: KeyedHandle | None, prefix: int, streams: Streams) -> 
     match handle:
         case KeyGroups() if is_canonical(handle, streams):
             for header, group, content in canonical_sections(handle, streams):
-                for number, key, value in entries(content, prefix, group):
+                for number, key, value in entries(content, prefix, group, len(header.states)):
                     yield KeyedEntry(header, header.states[number], group, key[prefix:], value)
         case KeyGroups():
             yield from _of_hashmap(handle, streams)

@@ -24,10 +24,11 @@ def hash_of(header: Header, state: int, key: bytes) -> int:
     """Of the key that an entry begins with; of a timer, behind its time."""
     data = Input(key, "a key")
     data.take(_start(header, state))
-    return _code(_known(header), value(_known(header), data))
+    return code_of(_known(header), value(_known(header), data))
 
 
-def _code(serializer: Serializer, found: Any) -> int:
+def code_of(serializer: Serializer, found: Any) -> int:
+    """The hash code of a key that was read."""
     if found is None:
         return 0
     match serializer.name:
@@ -36,7 +37,7 @@ def _code(serializer: Serializer, found: Any) -> int:
         case "LongSerializer":
             return hash_long(found)
         case "TupleSerializer":
-            return hash_fields([_code(inner, one) for inner, one in zip(serializer.inner, found, strict=True)])
+            return hash_fields([code_of(inner, one) for inner, one in zip(serializer.inner, found, strict=True)])
     return hash_int(found)
 
 

@@ -19,7 +19,7 @@ from stateshift.formats.flink.keyed_state import StateInfo, decode_header, find_
 from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import MODES
 from stateshift.formats.flink.references import Reference, references
-from stateshift.formats.flink.stream_handles import Inline, StreamHandle, files_of
+from stateshift.formats.flink.stream_handles import StreamHandle, files_of
 from stateshift.survey import Operator, Store
 
 HEADER_MAX = 1 << 20
@@ -125,10 +125,16 @@ def _headers(handle: KeyedHandle | None) -> Iterator[tuple[StreamHandle, int | N
                 yield stream, min(starts, default=None)
         case Incremental(meta=meta):
             if meta is not None:
-                yield meta, meta.size if isinstance(meta, Inline) else None
+                yield meta, meta.size
         case Changelog(bases=bases):
             for base in bases:
                 yield from _headers(base)
+
+
+def sections_in(handle: KeyGroups) -> tuple[tuple[int, int] | None, ...]:
+    """(start, end) of each key group in its file, None where it is empty."""
+    end = handle.stream.size if handle.stream is not None else 0
+    return sections(tuple(handle.offsets), end)
 
 
 def _told(state: StateInfo) -> dict[str, Any]:
@@ -142,8 +148,8 @@ def _key_groups(subtasks: tuple[SubtaskState, ...]) -> dict[str, Any] | None:
         return None
     sizes = []
     for handle in handles:
-        end = handle.stream.size if handle.stream is not None else 0
-        sizes += [0 if part is None else part[1] - part[0] for part in sections(tuple(handle.offsets), end)]
+        with suppress(FormatError):
+            sizes += [0 if part is None else part[1] - part[0] for part in sections_in(handle)]
     return {
         "count": len(sizes),
         "empty": sum(size == 0 for size in sizes),

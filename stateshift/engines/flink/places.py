@@ -38,7 +38,7 @@ class Places:
     def path_of(self, stream: StreamHandle) -> str | None:
         match stream:
             case RelativeFile(path):
-                return self.aside.get(path) or under(self.image, path)
+                return self.aside.get(path) or (under(self.image, path) if is_name(path) else None)
             case AbsoluteFile(path) | Segment(path):
                 return self._below(path)
         return None
@@ -52,6 +52,11 @@ class Places:
         if not locations.is_within(location, self.root):
             return None
         return locations.relative(location, self.root)
+
+
+def is_name(path: str) -> bool:
+    """Whether a relative handle names a file that is beside the metadata, and no other."""
+    return bool(path) and path.isprintable() and not any(part in ("", ".", "..") for part in path.split("/"))
 
 
 def places(plain: Mapping[str, Any]) -> Places:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from stateshift.engines.flink.places import Places
-from stateshift.errors import MissingFile
+from stateshift.errors import FormatError, MissingFile
 from stateshift.formats.flink.metadata import Metadata, decode_metadata
 from stateshift.formats.flink.stream_handles import (
     AbsoluteFile,
@@ -29,6 +29,7 @@ from stateshift.formats.flink.stream_handles import (
 
 METADATA_MAX = 1 << 31
 WINDOW = 1 << 20
+HEAD_MAX = 1 << 26  # bytes in front of the first key group: serializers with the settings of all their classes
 Read = Callable[[str, int], Iterator[bytes]]
 
 
@@ -58,6 +59,8 @@ class Streams:
                 yield from self.read(self._path(stream), start)
 
     def head(self, stream: StreamHandle, size: int) -> bytes:
+        if not 0 <= size <= HEAD_MAX:
+            raise FormatError(f"a state's header of {size} bytes (at most {HEAD_MAX} are read)", None, None)
         return b"".join(_upto(self.chunks(stream), size))
 
     def reader(self, stream: StreamHandle) -> Callable[[int, int], bytes]:

@@ -237,7 +237,8 @@ def _with_numbers(file: _File, content: bytes, group: int) -> bytes:
     if file.header.compressed:
         raise Incompatible("compressed state whose subtasks number their states differently cannot be joined",
                            hint="take a savepoint without compression")  # fmt: skip
-    found = [(file.states[n], key, value) for n, key, value in entries(content, prefix_bytes(file.was), group)]
+    numbered = entries(content, prefix_bytes(file.was), group, len(file.states))
+    found = [(file.states[n], key, value) for n, key, value in numbered]
     made = encode_section(sorted(found, key=lambda entry: entry[0]))
     if len(made) != len(content):
         raise FormatError(f"key group {group} has a state in two places", None, None)
@@ -333,7 +334,7 @@ def _entries(file: _File, content: bytes, group: int) -> Iterator[tuple[int, int
     """State, its number from now on, key without the group's number, and value."""
     assert file.header is not None, "asked before: why_not"
     plain, prefix = uncompressed(content) if file.header.compressed else content, prefix_bytes(file.was)
-    for state, key, raw in entries(plain, prefix, group):
+    for state, key, raw in entries(plain, prefix, group, len(file.header.states)):
         yield state, file.states[state] if file.states else state, key[prefix:], raw
 
 

@@ -18,10 +18,8 @@ from stateshift.formats.flink.java_data import Input
 from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.formats.flink.keyed_state import Header, StateInfo
 from stateshift.formats.flink.metadata import Metadata, OperatorState
-from stateshift.formats.flink.serializers import Serializer, Unknown, value
-
-VOID = "VoidNamespaceSerializer"
-COMMA = 0x2C
+from stateshift.formats.flink.serializers import Unknown
+from stateshift.formats.flink.state_values import key_parts, read_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,57 +68,20 @@ def _key(header: Header, state: StateInfo, raw: bytes) -> dict[str, Any]:
     data = Input(raw, "a key")
     found: dict[str, Any] = {}
     try:
-        if state.kind == "timers":
-            found["timestamp"] = data.i8() ^ -(1 << 63)
-        found["key"] = _read(header.key, data)
-        namespace = _namespace(state)
-        window = _read(namespace, data)
-        if namespace is not None and namespace.name != VOID:
-            found["window" if namespace.name == "TimeWindowSerializer" else "namespace"] = window
-        if state.type == "MAP" and state.value is not None and len(state.value.inner) == 2:
-            found["map_key"] = _read(state.value.inner[0], data)
+        for name, part in key_parts(header, state, data):
+            found[name] = part
     except (Unknown, FormatError):
         return {**found, "bytes": raw.hex()}
-    return found
-
-
-def _namespace(state: StateInfo) -> Serializer | None:
-    """Of timers it stands within their own serializer."""
-    if state.kind == "timers" and state.value is not None and len(state.value.inner) == 2:
-        return state.value.inner[1]
-    return state.namespace
+    return found if data.at_end() else {**found, "bytes": raw.hex()}
 
 
 def _value(state: StateInfo, raw: bytes) -> Any:
     if state.kind == "timers":
         return None
-    data = Input(raw, "a value")
     try:
-        found = _decoded(state, data)
+        return read_value(state, raw)
     except (Unknown, FormatError):
         return {"bytes": raw.hex()}
-    return found if data.at_end() else {"bytes": raw.hex()}
-
-
-def _decoded(state: StateInfo, data: Input) -> Any:
-    serializer = state.value
-    match state.type, serializer:
-        case "LIST", Serializer(inner=(inner,)):
-            items = [value(inner, data)]
-            while not data.at_end():
-                if data.u1() != COMMA:
-                    raise Unknown("a list of another kind")
-                items.append(value(inner, data))
-            return items
-        case "MAP", Serializer(inner=(_, inner)):
-            return None if data.boolean() else value(inner, data)
-    return _read(serializer, data)
-
-
-def _read(serializer: Serializer | None, data: Input) -> Any:
-    if serializer is None:
-        raise Unknown("a class of the job's")
-    return value(serializer, data)
 
 
 def _text(key: bytes) -> str:

@@ -16,12 +16,13 @@ from typing import Any
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.folders import image_folder, images_below
 from stateshift.engines.flink.loose import LOOSE
-from stateshift.engines.flink.operators import operators_of
+from stateshift.engines.flink.operators import operators_of, sections_in
 from stateshift.engines.flink.places import Places, absolute_places, moved_folders, root_of
 from stateshift.engines.flink.reading import METADATA_MAX, Streams, decoded
 from stateshift.engines.flink.rescaling import heads_of, why_not
 from stateshift.engines.looks import Opening
 from stateshift.errors import FormatError
+from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.metadata import Metadata, OperatorState
 from stateshift.formats.flink.properties import Properties, decode_properties
 from stateshift.formats.flink.references import references
@@ -83,7 +84,12 @@ def _image(
     places, listed = _with_aside(storage, metadata, places, listed, _aside(changes))
     files = _files(at, metadata, places, listed)
     sizes = {file.path: file.size for file in files}
-    findings = [*_duplicates(metadata), *_missing(metadata, places, sizes), *_notes(storage, at, metadata, places)]
+    findings = [
+        *_duplicates(metadata),
+        *_missing(metadata, places, sizes),
+        *_outside(metadata, places),
+        *_notes(storage, at, metadata, places),
+    ]
     whole = not any(finding.level == "refuse" for finding in findings)
     streams = Streams(storage.chunks, places)
     paths = paths_by_operator(metadata, places)
@@ -253,6 +259,22 @@ def _missing(metadata: Metadata, places: Places, sizes: Mapping[str, int]) -> It
                 yield Finding("refuse", f"{whose}: {wrong[0]}", path=places.path_of(file), hint=wrong[1])
     if shown > SHOWN_MAX:
         yield Finding("refuse", f"{shown - SHOWN_MAX} more files are missing or of another size")
+
+
+def _outside(metadata: Metadata, places: Places) -> Iterator[Finding]:
+    """Key groups that begin outside of their files, by the metadata alone."""
+    for operator in metadata.operators:
+        for subtask in operator.subtasks or ():
+            handle = subtask.managed_keyed
+            if not isinstance(handle, KeyGroups):
+                continue
+            try:
+                sections_in(handle)
+            except FormatError as error:
+                file = next(files_of(handle.stream), None)
+                whose = f"operator {operator.id.hex()}, subtask {subtask.index}"
+                path = places.path_of(file) if file is not None else None
+                yield Finding("refuse", f"{whose}: {error.fact}", path=path)
 
 
 def _wrong(

@@ -68,7 +68,7 @@ class Input:
         self.data = data
         self.what = what
         self.at = at
-        self.end = len(data) if end is None else end
+        self.end = len(data) if end is None else min(end, len(data))
 
     def take(self, count: int) -> bytes:
         start = self.at
@@ -117,6 +117,14 @@ class Input:
         if value > 1:
             raise FormatError(f"{self.what}: {value} where 0 or 1 has to be", None, at)
         return value == 1
+
+    def items(self, words: str) -> int:
+        """How many of something follow, of which each takes a byte at least: a count that could not fit is refused
+        before anybody counts up to it."""
+        at, value = self.at, self.count(words)
+        if value > self.end - self.at:
+            raise FormatError(f"{self.what}: {value} {words}, with {self.end - self.at} bytes left", None, at)
+        return value
 
     def longs(self, count: int) -> Longs:
         return Longs(self.take(count * 8))

@@ -7,10 +7,12 @@
     hashmap:   at every offset i32 key group, then what only its serializers can tell
 
 A state is `utf name, i32 kind, i32 n + n * (utf, utf), i32 m + m * (utf, snapshot)`. Snapshots of serializers have no
-length, and those of a user's own classes cannot be skipped: so the header ends where the first key group begins, and
-states are found by the names of their options, which every state has.
+length, and those that are not known here cannot be skipped: the header then ends where the first key group begins, and
+states are found by the names of their options, which every state has. Where all are known, the header is read to its
+end.
 
-Key groups of a compressed file are each one stream of framed snappy.
+Key groups of a compressed file are each one stream of framed snappy; of hashmap, each state in each key group is one.
+Headers before version 6 (Flink before 1.7) tell their states in other ways, and are not read.
 
 Flink: runtime/state/KeyedBackendSerializationProxy, FullSnapshotAsyncWriter, heap/HeapSnapshotStrategy.
 """
@@ -18,9 +20,8 @@ Flink: runtime/state/KeyedBackendSerializationProxy, FullSnapshotAsyncWriter, he
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
@@ -28,7 +29,7 @@ from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.flink.java_data import Input, decode_modified
 from stateshift.formats.flink.serializers import Serializer, Unknown, read_snapshot
 
-VERSIONS: Final = range(1, 7)
+VERSION: Final = 6
 END_OF_GROUP: Final = 0xFFFF
 _FLAG: Final = 0x80
 KINDS: Final = {0: "keyed", 1: "operator", 2: "broadcast", 3: "timers", 4: "keyed (async)"}
@@ -38,76 +39,153 @@ _ANCHOR: Final = re.compile(
     rb"|\0\0\0\0\x01\0\x10VALUE_SERIALIZER)",
     re.DOTALL,
 )
-_SNAPSHOT: Final = re.compile(rb"[\w.$]*?(\w+Snapshot)(?![\w$])", re.ASCII)
+_TYPES: Final = ("KEYED_STATE_TYPE", "OPERATOR_STATE_DISTRIBUTION_MODE")
+_SNAPSHOT: Final = re.compile(rb"Snapshot(?![\w$])", re.ASCII)
+_BEFORE: Final = re.compile(rb"\w*\Z", re.ASCII)
+_CLASS_MAX: Final = 256  # bytes of a class's name that are looked at, without its package
 
 
 @dataclass(frozen=True, slots=True)
 class StateInfo:
     """One state, by the header. `type` is VALUE, LIST, MAP, ... where it says so; serializers are None where they are
-    not known."""
+    not known, and `unknown` is then the class of the first snapshot that is not. `key` is that of broadcast state."""
 
     name: str
     kind: str
     type: str | None = None
     namespace: Serializer | None = None
     value: Serializer | None = None
+    key: Serializer | None = None
+    unknown: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """`size` is where the first key group begins; `key` is the serializer of keys, None where it is not known."""
+    """`size` is where the first key group begins; `key` is the serializer of keys, None where it is not known, and
+    `unknown` is then the class of its snapshot."""
 
     version: int
     compressed: bool
     key: Serializer | None
     states: tuple[StateInfo, ...]
     size: int
+    unknown: str | None = field(default=None, compare=False)
 
 
 def decode_header(content: bytes, size: int | None = None) -> Header:
     """The header that these bytes begin with; `size` of them are the header's, where that is known."""
     data = Input(content, "keyed state", 0, size)
+    if size is not None and len(content) < size:
+        raise FormatError(f"keyed state ends early: a header of {size} bytes, with {len(content)}", None, len(content))
     version = data.i4()
-    if version not in VERSIONS:
-        raise UnknownVersion(f"keyed state has version {version}, which is not known", None, 0)
-    compressed = data.boolean() if version >= 4 else False
+    if version != VERSION:
+        raise _other_version(version)
+    compressed = data.boolean()
+    unknown = None
     try:
         key = read_snapshot(data)
+    except Unknown as error:
+        key, unknown = None, error.snapshot
+    states = _listed_states(data) if key is not None else None
+    if states is None:
+        states = find_states(content[: data.end])
+    elif size is not None and not data.at_end():
+        raise data.wrong(f"{data.end - data.at} bytes between the header's end and the first key group")
+    return Header(version, compressed, key, states, data.end, unknown)
+
+
+def _other_version(version: int) -> UnknownVersion:
+    if 0 < version < VERSION:
+        return UnknownVersion(
+            f"keyed state has a header of version {version}, of a Flink before 1.7, whose states cannot be read",
+            None, 0, hint="start the job from it in its own Flink, and take a savepoint with Flink 1.15 or newer",
+        )  # fmt: skip
+    return UnknownVersion(f"keyed state has version {version}, which is not known", None, 0)
+
+
+def _listed_states(data: Input) -> tuple[StateInfo, ...] | None:
+    """The states one by one; None where a serializer is not known, which has no end that could be found."""
+    at, count = data.at, data.i2()
+    if count < 0:
+        raise data.wrong(f"{count} states", at)
+    states = []
+    for _ in range(count):
+        state = read_state(data)
+        if state is None:
+            return None
+        states.append(state)
+    return tuple(states)
+
+
+def read_state(data: Input) -> StateInfo | None:
+    """The state that begins here; None where one of its serializers is not known."""
+    name, at, kind = data.utf(), data.at, data.i4()
+    if kind not in KINDS:
+        raise data.wrong(f"{kind} is no kind of state", at)
+    options: dict[str, str] = {}
+    for _ in range(data.items("options")):
+        option = data.utf()
+        options[option] = data.utf()
+    serializers: dict[str, Serializer] = {}
+    try:
+        for _ in range(data.items("serializers")):
+            role = data.utf()
+            serializers[role] = read_snapshot(data)
     except Unknown:
-        key = None
-    return Header(version, compressed, key, find_states(content[: data.end]), data.end)
+        return None
+    return _made(name, kind, next((options[o] for o in _TYPES if o in options), None), serializers)
+
+
+def _made(
+    name: str, kind: int, type_: str | None, serializers: Mapping[str, Serializer], unknown: str | None = None
+) -> StateInfo:
+    namespace, value = serializers.get("NAMESPACE_SERIALIZER"), serializers.get("VALUE_SERIALIZER")
+    return StateInfo(name, KINDS[kind], type_, namespace, value, serializers.get("KEY_SERIALIZER"), unknown)
 
 
 def find_states(header: bytes) -> tuple[StateInfo, ...]:
     """The states in their order, which is the one in which the data numbers them."""
-    return tuple(_state(header, found) for found in _ANCHOR.finditer(header))
+    states = []
+    floor = 0  # a state's name lies behind the state before it
+    for found in _ANCHOR.finditer(header):
+        states.append(_found_state(header, found, floor))
+        floor = found.end()
+    return tuple(states)
 
 
-def _state(header: bytes, found: re.Match[bytes]) -> StateInfo:
-    name, kind = _name_before(header, found.start()), KINDS[found[1][0]]
+def _found_state(header: bytes, found: re.Match[bytes], floor: int) -> StateInfo:
+    name = _name_before(header, found.start(), floor)
     serializers: dict[str, Serializer] = {}
     data = Input(header, "a state's header", found.start() + 4)
-    with suppress(Unknown):
-        for _ in range(data.count("options")):
+    unknown = None
+    try:
+        for _ in range(data.items("options")):
             data.utf()
             data.utf()
-        for _ in range(data.count("serializers")):
+        for _ in range(data.items("serializers")):
             role = data.utf()
             serializers[role] = read_snapshot(data)
-    namespace, value = serializers.get("NAMESPACE_SERIALIZER"), serializers.get("VALUE_SERIALIZER")
-    return StateInfo(name, kind, _type_after(header, found), namespace, value)
+    except Unknown as error:
+        unknown = error.snapshot
+    return _made(name, found[1][0], _type_after(header, found), serializers, unknown)
 
 
 def find_serializers(header: bytes) -> tuple[str, ...]:
     """The classes of serializer snapshots that are named, without their packages."""
-    return tuple(sorted({found[1].decode() for found in _SNAPSHOT.finditer(header)}))
+    names = set()
+    for found in _SNAPSHOT.finditer(header):
+        before = header[max(0, found.start() - _CLASS_MAX) : found.start()]
+        word = _BEFORE.search(before)
+        if word is not None and word[0]:
+            names.add(f"{word[0].decode()}Snapshot")
+    return tuple(sorted(names))
 
 
-def _name_before(header: bytes, end: int) -> str:
-    """The string that ends here: its length stands right before it."""
-    for length in (*range(1, min(end, 0xFFFF)), 0):
+def _name_before(header: bytes, end: int, floor: int) -> str:
+    """The string that ends here, and begins behind `floor`: its length stands right before it."""
+    for length in (*range(1, min(end - floor, 0xFFFF)), 0):
         start = end - length
-        if start >= 2 and int.from_bytes(header[start - 2 : start], "big") == length:
+        if start >= floor + 2 and int.from_bytes(header[start - 2 : start], "big") == length:
             try:
                 return decode_modified(header[start:end])
             except ValueError:
@@ -123,19 +201,29 @@ def _type_after(header: bytes, found: re.Match[bytes]) -> str | None:
 def sections(offsets: tuple[int, ...], end: int) -> tuple[tuple[int, int] | None, ...]:
     """(start, end) of each key group in its file, None where it is empty."""
     starts = sorted({offset for offset in offsets if offset})
+    if starts and not (starts[0] > 0 and starts[-1] <= end):
+        wrong = starts[0] if starts[0] < 0 else starts[-1]
+        raise FormatError(f"a key group begins at byte {wrong}, and its file has {end}", None, None)
     following = dict(pairwise((*starts, end)))
     return tuple((offset, following[offset]) if offset else None for offset in offsets)
 
 
-def entries(section: bytes, prefix: int, group: int) -> Iterator[tuple[int, bytes, bytes]]:
-    """(state, key, value) of a key group of a canonical file; the key with its group's prefix, without the flag."""
+def entries(
+    section: bytes, prefix: int, group: int, states: int = END_OF_GROUP
+) -> Iterator[tuple[int, bytes, bytes]]:
+    """(state, key, value) of a key group of a canonical file; the key with its group's prefix, without the flag. There
+    are so many `states`, as far as that is known."""
     data = section
+    if group >= 1 << 8 * prefix:
+        raise FormatError(f"key group {group} has no room in {prefix} byte in front of its keys", None, 0)
     at, end = 2, len(section)
     if end < 2:
         raise FormatError("a key group of keyed state ends early", None, end)
     state = data[0] << 8 | data[1]
     wanted = group.to_bytes(prefix, "big")
     while state != END_OF_GROUP:
+        if state >= states:
+            raise FormatError(f"key group {group} holds state {state}, of {states} that there are", None, at - 2)
         size = int.from_bytes(data[at : at + 4], "big")
         stop = at + 4 + size
         key = data[at + 4 : stop]

@@ -39,7 +39,8 @@ def decode_properties(content: bytes) -> Properties | None:
     kind = found.fields.get("checkpointType") if isinstance(found, JavaObject) else None
     if not isinstance(kind, JavaObject):
         return None
-    name = str(kind.fields.get("name", ""))
+    found_name = kind.fields.get("name")
+    name = found_name if isinstance(found_name, str) else ""
     match kind.type.removeprefix(_PACKAGE):
         case "SavepointType":
             written, after = kind.fields.get("formatType"), kind.fields.get("postCheckpointAction")

@@ -3,7 +3,7 @@
     snapshot     utf class, i32 version, what the class adds; an i32 2 in front of one that stands by itself
     simple       nothing: String, Long, Int, Short, Byte, Boolean, Double, Float, byte[], VoidNamespace, TimeWindow, ...
     composite    i32 911108, i32 version, what the outer one adds (Tuple and GenericArray: utf class),
-                 i32 1333245, i32 1, i32 n, n snapshots: Tuple, List, Map, Timer, ...
+                 i32 1333245, i32 1, i32 n, n snapshots: Tuple, List, Map, Timer, Ttl (a time, and a value)
 
 A serializer that is not known ends what can be read: snapshots have no length (`Unknown`).
 
@@ -24,11 +24,16 @@ from typing import Any, Final
 from stateshift.formats.flink.java_data import Input
 
 _OUTER, _NESTED = 911108, 1333245
+_SIMPLE_WITH_CLASS, _SIMPLE_VERSION = 2, 3
 DEPTH_MAX: Final = 32
 
 
 class Unknown(Exception):
-    """A serializer of which nothing more can be read."""
+    """A serializer of which nothing more can be read. `snapshot` is its snapshot's class, where that is known."""
+
+    def __init__(self, fact: str, snapshot: str | None = None) -> None:
+        super().__init__(fact)
+        self.snapshot = snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +53,33 @@ def read_snapshot(data: Input, nested: bool = False, depth: int = 0) -> Serializ
         raise Unknown("a snapshot of another kind")
     class_name = data.utf()
     version = data.i4()
-    name = class_name.rpartition(".")[2].rpartition("$")[2].removesuffix("Snapshot")
+    name = snapshot_name(class_name)
     if name in _SIMPLE:
+        _read_simple(data, version, class_name)
         return Serializer(name, version)
-    if name not in _COMPOSITE:
-        raise Unknown(class_name)
+    if name not in _ARITY:
+        raise Unknown("a serializer that is not known here", class_name)
     if data.i4() != _OUTER:
-        raise Unknown(class_name)
+        raise Unknown("a composite of another kind", class_name)
     data.i4()
     of = data.utf() if name in _WITH_CLASS else None
     if data.i4() != _NESTED:
-        raise Unknown(class_name)
+        raise Unknown("a composite of another kind", class_name)
     data.i4()
-    inner = tuple(read_snapshot(data, True, depth + 1) for _ in range(data.count("serializers")))
+    at = data.at
+    inner = tuple(read_snapshot(data, True, depth + 1) for _ in range(data.items("serializers")))
+    arity = _ARITY[name]
+    if arity is not None and len(inner) != arity:
+        raise data.wrong(f"{name} has {len(inner)} serializers, and not {arity}", at)
     return Serializer(name, version, inner, of)
+
+
+def _read_simple(data: Input, version: int, class_name: str) -> None:
+    """Since version 3 there is nothing behind it; version 2 had the name of the serializer's class there."""
+    if version == _SIMPLE_WITH_CLASS:
+        data.utf()
+    elif version != _SIMPLE_VERSION:
+        raise Unknown(f"version {version} of a snapshot", class_name)
 
 
 def value(serializer: Serializer, data: Input) -> Any:
@@ -73,11 +91,33 @@ def value(serializer: Serializer, data: Input) -> Any:
         case "TupleSerializer":
             return [value(inner, data) for inner in serializer.inner]
         case "ListSerializer":
-            return [value(serializer.inner[0], data) for _ in range(data.count("items"))]
+            (inner,) = serializer.inner
+            return [value(inner, data) for _ in range(_items(inner, data))]
         case "MapSerializer":
-            return [[value(serializer.inner[0], data), _or_null(serializer.inner[1], data)]
-                    for _ in range(data.count("items"))]  # fmt: skip
+            of_key, of_value = serializer.inner
+            return [[value(of_key, data), _or_null(of_value, data)] for _ in range(data.items("items"))]
+        case "TtlSerializer":
+            of_time, of_value = serializer.inner
+            last_access = value(of_time, data)
+            return {"last_access": last_access, "value": value(of_value, data)}
     raise Unknown(serializer.name)
+
+
+def _items(serializer: Serializer, data: Input) -> int:
+    """How many items follow; of a serializer that writes nothing, there could be any number."""
+    if takes_no_bytes(serializer):
+        raise Unknown(f"items of no bytes ({serializer.name})")
+    return data.items("items")
+
+
+def takes_no_bytes(serializer: Serializer) -> bool:
+    """Whether a value of it may take no bytes at all, as a tuple of no fields does."""
+    return serializer.name == "TupleSerializer" and all(map(takes_no_bytes, serializer.inner))
+
+
+def snapshot_name(class_name: str) -> str:
+    """The name of a serializer, by that of its snapshot's class: without its package and the word Snapshot."""
+    return class_name.rpartition(".")[2].rpartition("$")[2].removesuffix("Snapshot")
 
 
 def _or_null(serializer: Serializer, data: Input) -> Any:
@@ -141,5 +181,12 @@ _SIMPLE: Final[Mapping[str, Callable[[Input], Any]]] = {
     "VoidNamespaceSerializer": _nothing,
     "TimeWindowSerializer": _window,
 }
-_COMPOSITE: Final = ("TupleSerializer", "ListSerializer", "MapSerializer", "TimerSerializer")
+# How many serializers each composite is made of; None: any number.
+_ARITY: Final[Mapping[str, int | None]] = {
+    "TupleSerializer": None,
+    "ListSerializer": 1,
+    "MapSerializer": 2,
+    "TimerSerializer": 2,
+    "TtlSerializer": 2,
+}
 _WITH_CLASS: Final = ("TupleSerializer",)

@@ -7,10 +7,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from stateshift.engines.flink.deep import everything
 from stateshift.engines.registry import FLINK
 from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Survey
+from stateshift.survey import Finding, Survey
 from tests.support.checkpoints import put
 
 FOLDER = Path(__file__).resolve().parents[2] / "golden"
@@ -39,3 +40,10 @@ def write(disk: MemoryDisk, name: str, location: str | None = None) -> str:
 
 def looked_at(disk: MemoryDisk, location: str) -> tuple[Storage, Survey]:
     return FLINK.survey(location, disk.open)
+
+
+def damages(storage: Storage, survey: Survey) -> list[Finding]:
+    """What a deep look refuses; the note on what has no checksum is always there."""
+    found = list(everything(storage, survey.images[0]))
+    assert [finding.level for finding in found].count("note") == 1
+    return [finding for finding in found if finding.level != "note"]

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from stateshift.engines.flink.choosing import metadata_of, places_of
-from stateshift.engines.flink.deep import everything
 from stateshift.engines.flink.entries import SETTING, canonical_sections, is_canonical, of_operator
 from stateshift.engines.flink.keys import hash_of
 from stateshift.engines.flink.reading import Streams
@@ -77,7 +76,7 @@ def test_any_image_becomes_one_folder_that_holds_the_same_and_can_lie_anywhere(g
     storage, survey = golden.looked_at(ground.disk, "file:///moved/again")
     assert survey.images[0].embedded == ()
     assert [f for f in survey.images[0].findings if f.level != "note"] == []
-    assert list(everything(storage, survey.images[0])) == []
+    assert golden.damages(storage, survey) == []
 
 
 @pytest.mark.parametrize("case", ["count-canonical-rocksdb", "count-native-hashmap", "kinds-compressed"])
@@ -192,7 +191,7 @@ def test_an_operator_of_two_images_becomes_one_where_their_keys_differ(
     assert {own: set(found) for own, found in entries(ground.disk, TARGET, once=True).items()} == wanted
     assert_owned(ground.disk, TARGET, change.get("parallelism"))
     storage, survey = golden.looked_at(ground.disk, TARGET)
-    assert list(everything(storage, survey.images[0])) == []
+    assert golden.damages(storage, survey) == []
     before = ground.disk.snapshot()
     ground.rollback()
     assert ground.held(TARGET) == {} and ground.disk.snapshot() != before
@@ -322,7 +321,7 @@ def test_keys_are_dealt_into_another_number_of_groups(ground: Ground, case: str,
     assert_owned(ground.disk, TARGET, None)
     storage, survey = golden.looked_at(ground.disk, TARGET)
     assert {o.details["max_parallelism"] for o in survey.images[0].operators} == {groups}
-    assert list(everything(storage, survey.images[0])) == []
+    assert golden.damages(storage, survey) == []
 
 
 def assert_owned(disk: MemoryDisk, location: str, parallelism: int | None) -> None:

@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from stateshift.engines.flink.choosing import metadata_of, places_of
-from stateshift.engines.flink.deep import everything
 from stateshift.engines.registry import FLINK
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.metadata import decode_metadata, encode_metadata
@@ -38,7 +37,7 @@ def test_an_image_is_described_as_flink_s_own_loader_describes_it(name: str) -> 
     }
     found = {o.id: (o.name, o.uid, o.shards, o.details["max_parallelism"]) for o in image.operators}
     assert found == wanted
-    assert list(everything(storage, image)) == []
+    assert golden.damages(storage, survey) == []
 
 
 @pytest.mark.parametrize("name", [name for name in golden.NAMES if "held" in golden.told(name) and "count-" in name])
@@ -97,7 +96,7 @@ def test_a_job_s_folder_that_was_moved_as_a_whole_is_still_found_and_that_is_sai
     assert refusals(survey) == []
     assert [f.level for f in survey.images[0].findings] == ["warn"]
     assert "gather" in (survey.images[0].findings[0].hint or "")
-    assert list(everything(storage, survey.images[0])) == []
+    assert golden.damages(storage, survey) == []
 
 
 def test_the_newest_checkpoint_of_a_job_s_folder_is_looked_at() -> None:
@@ -154,7 +153,7 @@ def test_a_key_that_says_it_belongs_to_another_group_is_found_by_reading_it() ->
     content[start + 2 + 4] ^= 1  # behind the state's number and the key's length
     storage.write(path, lambda: iter((bytes(content),)))
     assert refusals(golden.looked_at(disk, storage.location)[1]) == []
-    (found,) = everything(storage, image)
+    (found,) = golden.damages(storage, survey)
     assert "a key of another group" in found.message
 
 
@@ -166,7 +165,7 @@ def test_a_max_parallelism_that_was_only_written_down_is_found_by_hashing_the_ke
     edited = replace(image, operators=tuple(replace(o, max_parallelism=32) for o in image.operators))
     storage.write("_metadata", lambda: iter((encode_metadata(edited),)))
     storage, survey = golden.looked_at(disk, storage.location)
-    (found,) = everything(storage, survey.images[0])
+    (found,) = golden.damages(storage, survey)
     assert "lie in other key groups" in found.message
 
 

@@ -1,0 +1,73 @@
+"""Snappy's framing format, as Flink compresses state: chunks, each with its length and the checksum of what it holds.
+
+    chunk    u8 type, u24 length (little-endian), that many bytes
+    ff       "sNaPpY": a stream begins
+    00       u32 masked CRC32C of what it holds, then that as raw snappy, at most 64 KiB of it
+    01       u32 masked CRC32C of what it holds, then that as it is
+    80 - fe  skipped
+
+    decompressed(content, what)     what streams that lie behind each other hold
+    streams(content, what)          each of these streams, still compressed
+    chunks(content, what)           what chunks hold that lie inside a stream, without its beginning
+
+Flink does not look at the checksums (SnappyStreamCompressionDecorator); we do. github.com/google/snappy,
+framing_format.txt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from stateshift.errors import FormatError
+
+IDENTIFIER: Final = b"\xff\x06\x00\x00sNaPpY"
+_HEAD, _CHECKSUM = 4, 4
+_IDENTIFIER, _COMPRESSED, _PLAIN, _SKIPPED_FROM = 0xFF, 0x00, 0x01, 0x80
+_BODY_MAX: Final = 1 << 17  # 64 KiB that do not compress, with what snappy adds and the checksum
+
+
+def decompressed(content: bytes, what: str) -> bytes:
+    """Return what the streams hold that lie behind each other."""
+    import cramjam
+
+    if not content.startswith(IDENTIFIER):
+        raise FormatError(f"{what}: no snappy stream begins here", None, 0)
+    for _ in _chunks(content, what):
+        pass
+    try:
+        return bytes(cramjam.snappy.decompress(content))
+    except cramjam.DecompressionError as error:
+        raise FormatError(f"{what}: the snappy stream is damaged ({error})", None, 0) from error
+
+
+def chunks(content: bytes, what: str) -> bytes:
+    """Return what chunks hold that lie inside a stream: nothing, where there are none."""
+    return decompressed(IDENTIFIER + content, what)
+
+
+def streams(content: bytes, what: str) -> Iterator[tuple[int, bytes]]:
+    """Yield each stream with its offset."""
+    begins = [at for at, type_ in _chunks(content, what) if type_ == _IDENTIFIER]
+    if content and begins[:1] != [0]:
+        raise FormatError(f"{what}: no snappy stream begins here", None, 0)
+    for start, end in zip(begins, (*begins[1:], len(content)), strict=True):
+        yield start, content[start:end]
+
+
+def _chunks(content: bytes, what: str) -> Iterator[tuple[int, int]]:
+    """Yield offset and type of each chunk, which all lie inside of the content."""
+    at = 0
+    while at < len(content):
+        type_, length = content[at], int.from_bytes(content[at + 1 : at + _HEAD], "little")
+        end = at + _HEAD + length
+        if at + _HEAD > len(content) or end > len(content):
+            raise FormatError(f"{what}: a snappy chunk of {length} bytes is truncated", None, at)
+        if type_ == _IDENTIFIER and content[at:end] != IDENTIFIER:
+            raise FormatError(f"{what}: a snappy stream of another kind", None, at)
+        if type_ in (_COMPRESSED, _PLAIN) and not _CHECKSUM <= length <= _BODY_MAX:
+            raise FormatError(f"{what}: a snappy chunk of {length} bytes", None, at)
+        if _PLAIN < type_ < _SKIPPED_FROM:
+            raise FormatError(f"{what}: {type_:#04x} is no type of a snappy chunk", None, at)
+        yield at, type_
+        at = end
