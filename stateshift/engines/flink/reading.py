@@ -29,7 +29,7 @@ from stateshift.formats.flink.stream_handles import (
 
 METADATA_MAX = 1 << 31
 WINDOW = 1 << 20
-HEAD_MAX = 1 << 26  # bytes in front of the first key group: serializers with the settings of all their classes
+HEAD_MAX = 1 << 28  # bytes that are read at once: headers are far smaller
 Read = Callable[[str, int], Iterator[bytes]]
 
 
@@ -60,7 +60,7 @@ class Streams:
 
     def head(self, stream: StreamHandle, size: int) -> bytes:
         if not 0 <= size <= HEAD_MAX:
-            raise FormatError(f"a state's header of {size} bytes (at most {HEAD_MAX} are read)", None, None)
+            raise FormatError(f"{size} bytes to be read at once, of at most {HEAD_MAX}", None, None)
         return b"".join(_upto(self.chunks(stream), size))
 
     def reader(self, stream: StreamHandle) -> Callable[[int, int], bytes]:
