@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import StoreFiles, expected_shards
 from stateshift.engines.spark.reading import Reading
+from stateshift.engines.spark.restart import operator_identity
 from stateshift.engines.spark.restart.found import Found, is_number, number_of
 from stateshift.formats.spark import operator_metadata, schema
 from stateshift.formats.spark.names import classify
@@ -61,12 +62,17 @@ def refuse_foreign_state(
 def _title(reading: Reading, found: Found, operator: str) -> str | None:
     """The operator's name as its metadata has it: Spark 4.0 and later."""
     path = newest_metadata(found, operator, None)
+    operator_identity.check_version(reading, operator, path, found.operator_files.get(operator, []))
     if path is None:
         return None
+    operator_identity.check(reading, operator, path)
     # Spark 4.3 starts with a damaged v1, too; v2 says where the schemas are, and is needed.
     read = reading.hinted if layout.is_spare(path) else reading.decoded
     decoded = read(path, operator_metadata.decode_operator_metadata)
-    return None if decoded is None else decoded.name
+    if decoded is None:
+        return None
+    operator_identity.check_schemas(reading, path, decoded, found.operator_files[operator])
+    return decoded.name
 
 
 def newest_metadata(found: Found, operator: str, epoch: int | None) -> str | None:
