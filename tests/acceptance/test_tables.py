@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from stateshift.formats.blocks import block_of
-from stateshift.formats.rocksdb.manifest import CURRENT, MANIFEST, encode_manifest
-from stateshift.formats.rocksdb.sst_encoding import TableFacts, encode_sst
+from stateshift.formats.rocksdb.manifest import CURRENT, MANIFEST, TableFacts, encode_manifest
+from stateshift.formats.rocksdb.sst_encoding import encode_sst
 from stateshift.formats.sorting import SortedPiles
 from tests.acceptance.support import JOBS, environment, stateshift, write_records
 

@@ -69,7 +69,7 @@ def _compared(
             written = (*names_anew(choice, anew[operator]), *(name for own in loose.values() for name in own))
             kept[operator] |= dict.fromkeys(written)
     first = sides[0]
-    there = {"root": target, "image": "", **told, "once": {id_: [] for id_ in once}}
+    there = {"root": target, "image": "", "checked": True, **told, "once": {id_: [] for id_ in once}}
     return CompareImages(
         name=name,
         engine=layout.ENGINE,

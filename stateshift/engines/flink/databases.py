@@ -16,6 +16,7 @@ restore/RocksDBIncrementalRestoreOperation; since 2.0 in state/rocksdb and state
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ from stateshift.formats.flink.stream_handles import files_of
 from stateshift.formats.rocksdb.database import Database, FileOf, open_database
 from stateshift.formats.rocksdb.manifest import DEFAULT_FAMILY
 from stateshift.formats.rocksdb.options import decode_options
+from stateshift.formats.rocksdb.table import NotRead
 from stateshift.survey import Finding
 
 HEADER_MAX = 64 * 1024 * 1024
@@ -127,6 +129,9 @@ def checked_databases(operator: OperatorState, streams: Streams) -> Iterator[Fin
             where = f"operator {operator.id.hex()}, subtask {subtask.index}"
             try:
                 yield from _checked(handle, operator.max_parallelism, where, streams)
+            except NotRead as error:
+                size = sum(stream.size for _, stream in (*handle.shared, *handle.private) if stream is not None)
+                yield Finding("warn", f"{where}: {error.fact}: of {size} bytes nothing more than this is checked")
             except FormatError as error:
                 path = _path_of(handle, error.fact, streams)
                 yield Finding("refuse", f"{where}: {error.fact}", path=path, offset=error.offset, hint=error.hint)
@@ -145,6 +150,12 @@ def _checked(handle: Incremental, most: int, where: str, streams: Streams) -> It
     why = why_options_differ(native)
     if why is not None:
         yield Finding("warn", f"{where}: {why}; RocksDB opens the database without it")
+
+
+def check_stored(handle: Incremental, streams: Streams) -> None:
+    """Check what costs no more than reading: that the files fit each other, and every block its checksum."""
+    with suppress(NotRead):
+        open_native(handle, streams).database.check_blocks()
 
 
 def _path_of(handle: Incremental, fact: str, streams: Streams) -> str | None:

@@ -23,6 +23,7 @@ import json
 from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import pairwise
 
+from stateshift.engines.flink.frames import check_operator
 from stateshift.engines.flink.operators import is_hashmap
 from stateshift.engines.flink.places import places
 from stateshift.engines.flink.reading import Streams, decoded
@@ -62,6 +63,8 @@ def comparable(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -
     metadata = decoded(b"".join(read(shard.files[0])))
     own = bytes.fromhex(told.get("as", {}).get(shard.operator, shard.operator))
     operator = next(operator for operator in metadata.operators if operator.id == own)
+    if told.get("checked"):
+        check_operator(operator, streams)
     elsewhere = told.get("once", {}).get(shard.operator)
     seen: Seen | None = None if elsewhere is None else {(name, None) for name in elsewhere}
     yield from pairs_of(operator, streams, shard.operator in told.get("whole", ()), seen)

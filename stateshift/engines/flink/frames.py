@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import cramjam
 
+from stateshift.engines.flink.databases import check_stored, natives_of
 from stateshift.engines.flink.reading import Streams
 from stateshift.errors import FormatError
 from stateshift.formats.flink.changelog import check_change, read_change_set
@@ -28,6 +29,16 @@ def checked_frames(operator: OperatorState, streams: Streams) -> Iterator[Findin
         for delta in _deltas(subtask.managed_keyed):
             yield from _checked_delta(delta, where, streams)
         yield from _checked_channels(subtask, where, streams)
+
+
+def check_operator(operator: OperatorState, streams: Streams) -> None:
+    """Raise for what can be seen to be damaged at the cost of reading: the checksums of databases, and frames."""
+    for subtask in operator.subtasks or ():
+        for handle in natives_of(subtask.managed_keyed):
+            check_stored(handle, streams)
+    refused = next(checked_frames(operator, streams), None)
+    if refused is not None:
+        raise FormatError(refused.message, refused.path, refused.offset)
 
 
 def _deltas(handle: KeyedHandle | None) -> Iterator[FileDelta | MemoryDelta]:

@@ -19,7 +19,6 @@ from typing import NamedTuple
 from stateshift.engines.flink.databases import open_native
 from stateshift.engines.flink.entries import canonical_sections, in_pieces, is_canonical, sections_of, uncompressed
 from stateshift.engines.flink.reading import Streams
-from stateshift.errors import UnknownVersion
 from stateshift.formats.flink.hashmap import hashmap_entries, why_closed
 from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.formats.flink.keyed_handles import (
@@ -32,6 +31,7 @@ from stateshift.formats.flink.keyed_handles import (
 )
 from stateshift.formats.flink.keyed_state import Header, StateInfo, decode_header, entries
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
+from stateshift.formats.rocksdb.table import NotRead
 from stateshift.world import Pairs
 
 _GROUP = 4  # bytes of a key group's number, in front of a compressed stream
@@ -57,7 +57,7 @@ def why_opaque(handle: KeyedHandle | None, streams: Streams) -> str | None:
         case Incremental():
             try:
                 open_native(handle, streams).database.open_tables()
-            except UnknownVersion as error:
+            except NotRead as error:
                 return error.fact
         case Changelog() if handle.deltas:
             return "it is a changelog, whose changes are not read"

@@ -159,6 +159,15 @@ def varint(data: bytes, position: int, end: int) -> tuple[int, int]:
     raise FormatError(f"{WHAT}: a number that does not end")
 
 
+def encode_varint(number: int) -> bytes:
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
 def _xxh3(data: bytes, last: int) -> int:
     """XXH3 leaves the last byte out and mixes it in afterwards (format.cc, ModifyChecksumForLastByte)."""
     return (xxhash.xxh3_64_intdigest(data) ^ last * 0x6B9083D9) & 0xFFFFFFFF

@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stateshift.errors import FormatError
+from stateshift.formats.rocksdb.block import encode_varint as varint
 from stateshift.formats.rocksdb.block import varint as read_varint
 from stateshift.formats.rocksdb.log import decode_log, encode_log
-from stateshift.formats.rocksdb.sst_encoding import TableFacts, varint
 
 MANIFEST, CURRENT = "MANIFEST-000001", b"MANIFEST-000001\n"
 FIRST_TABLE = 2  # of a database that we make: the number before it is its MANIFEST's
@@ -41,6 +41,16 @@ SEQUENCE_MAX = (1 << 56) - 1
 _IGNORED_FROM = 1 << 13
 _MUST_KNOW = 1 << 6
 _END_OF_OPTIONS, _PATH = 1, 65
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What has to be known of a table where it is named: in a MANIFEST, and in Spark's metadata."""
+
+    size: int
+    records: int
+    smallest: bytes
+    largest: bytes
 
 
 class Place(NamedTuple):

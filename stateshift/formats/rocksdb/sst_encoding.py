@@ -29,6 +29,8 @@ import pyarrow as pa
 from stateshift.formats.binaries import binaries, edges, joined, lengths, of_width, varints
 from stateshift.formats.blocks import Binary, Block, Ints
 from stateshift.formats.crc32c import crc32c, masked_crc32c
+from stateshift.formats.rocksdb.block import encode_varint as varint
+from stateshift.formats.rocksdb.manifest import TableFacts
 
 BLOCK = 16 * 1024
 RESTARTS = 16
@@ -40,16 +42,6 @@ _FOOTER = 53
 _NONE, _LZ4 = b"\x00", b"\x04"
 _PUT = (1).to_bytes(8, "little")  # sequence 0, type 1
 _FLUSH = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class TableFacts:
-    """What has to be known of a table where it is named: in a MANIFEST, and in Spark's metadata."""
-
-    size: int
-    records: int
-    smallest: bytes
-    largest: bytes
 
 
 def encode_sst(blocks: Iterable[Block]) -> Generator[bytes, None, TableFacts]:
@@ -175,15 +167,6 @@ def heads_of(keys: Ints, values: Ints) -> Binary:
     columns = np.concatenate((zeros, one, other), axis=1)
     used = np.concatenate((zeros == 0, used, used_too), axis=1)
     return binaries(columns[used], np.concatenate(([0], np.cumsum(used.sum(axis=1)))))
-
-
-def varint(number: int) -> bytes:
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 def _cuts(starts: Ints) -> Ints:

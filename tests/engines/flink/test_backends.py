@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -168,3 +169,25 @@ def test_keys_outside_of_a_handles_groups_are_not_entries() -> None:
     every = {entry.group for entry in keyed_entries(handle, 1, streams)}
     less = {entry.group for entry in keyed_entries(replace(handle, first=min(every) + 1), 1, streams)}
     assert less and less == every - {min(every)}
+
+
+PAIR = golden.FOLDER / "flink-2.3.0" / "pair-rocksdb"
+
+
+def test_a_canonical_and_a_native_savepoint_of_one_job_are_equal() -> None:
+    """Taken of one waiting job, behind each other; made by tests/servers/test_flink_backends.py, which takes them
+    anew. Values, lists, maps, timers, windows, TTL, broadcast and operator state."""
+    found = look.diff(str(PAIR / "canonical"), str(PAIR / "native"))
+    assert found.equal and not found.incomparable
+    assert sum(store.same for store in found.stores) == 209
+    assert {"_timer_state/event_user-timers", "rules", "digits", "window-contents"} <= {s.store for s in found.stores}
+
+
+def test_exports_of_a_canonical_and_a_native_savepoint_have_the_same_rows(tmp_path: Path) -> None:
+    rows = []
+    for kind in ("canonical", "native"):
+        to = str(tmp_path / f"{kind}.jsonl")
+        look.save(look.export(str(PAIR / kind), to, look.Wanted(), look.open_patiently), to, look.open_patiently)
+        rows.append(sorted(Path(to).read_text("utf-8").splitlines()))
+    assert len(rows[0]) > 200
+    assert rows[0] == rows[1]

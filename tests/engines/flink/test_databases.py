@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -12,13 +14,16 @@ from stateshift.engines.flink.choosing import metadata_of, places_of
 from stateshift.engines.flink.databases import checked_databases, natives_of
 from stateshift.engines.flink.deep import everything
 from stateshift.engines.flink.reading import Streams
+from stateshift.errors import StateshiftError
 from stateshift.formats.flink.keyed_handles import Incremental
 from stateshift.formats.flink.stream_handles import Segment, StreamHandle, files_of
+from stateshift.spec import parse_spec
 from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image
 from tests.engines.flink import golden
 from tests.support.checkpoints import put
+from tests.support.ground import Ground
 
 pytestmark = pytest.mark.row("W-10")
 
@@ -213,3 +218,32 @@ def test_a_warning_does_not_keep_an_image_from_restarting() -> None:
     for _, stream in place.files("CURRENT"):
         place.put(stream, bytes(stream.size))
     assert judged(place.storage, place.image) == ()
+
+
+@pytest.mark.parametrize("kind", [".sst", "MANIFEST-", "CURRENT"])
+def test_a_run_does_not_publish_a_damaged_database(tmp_path: Path, kind: str) -> None:
+    """Nothing but the files' bytes is compared where they are copied as they are: checksums are looked at besides."""
+    ground = Ground(tmp_path)
+    source = golden.write(ground.disk, "flink-2.3.0/count-native-incremental")
+    storage, survey = golden.looked_at(ground.disk, source)
+    place = Place("flink-2.3.0/count-native-incremental")
+    name, stream = place.files(kind)[0]
+    place.disk, place.storage, place.image = ground.disk, storage, survey.images[0]
+    content = place.content(stream)
+    place.put(stream, flipped(content, 8 * (len(content) // 2)))
+    plain = {"name": "orders", "existing_savepoint_paths": [source], "new_savepoint_path": "file:///there/savepoint"}
+    spec = parse_spec(json.dumps({"version": 1, "engine": "flink", "jobs": [plain]}))
+    with pytest.raises(StateshiftError, match=name if kind != "CURRENT" else "CURRENT"):
+        ground.apply(spec)
+    assert "_metadata" not in ground.held("file:///there/savepoint")
+
+
+def test_tables_of_a_kind_that_is_not_read_are_named_with_their_size_and_do_not_say_no(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from stateshift.formats.rocksdb import table
+
+    place = Place("flink-2.3.0/count-native-incremental")
+    monkeypatch.setattr(table, "NEWER", 5)
+    assert place.refusals() == []
+    assert place.warnings() and all("bytes" in f.message and ".sst" in f.message for f in place.warnings())

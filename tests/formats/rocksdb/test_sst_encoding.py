@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from stateshift.formats.blocks import Block, block_of
 from stateshift.formats.rocksdb import sst_encoding
-from stateshift.formats.rocksdb.manifest import CURRENT, MANIFEST, encode_manifest
+from stateshift.formats.rocksdb.block import encode_varint as varint
+from stateshift.formats.rocksdb.manifest import CURRENT, MANIFEST, TableFacts, encode_manifest
 from stateshift.formats.rocksdb.sst import PUT, decode_sst
-from stateshift.formats.rocksdb.sst_encoding import TableFacts, encode_sst, heads_of, varint
+from stateshift.formats.rocksdb.sst_encoding import encode_sst, heads_of
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, decode_zip, encode_zip
 
 STATE = st.dictionaries(st.binary(max_size=300), st.binary(max_size=400), max_size=60)

@@ -29,8 +29,8 @@ from stateshift.engines.spark.reshaping.row_blocks import mapped
 from stateshift.errors import FormatError
 from stateshift.formats.binaries import edges, joined, lengths, without_first
 from stateshift.formats.blocks import Binary, Block
-from stateshift.formats.rocksdb.manifest import CURRENT, FIRST_TABLE, MANIFEST, encode_manifest
-from stateshift.formats.rocksdb.sst_encoding import TableFacts, encode_sst
+from stateshift.formats.rocksdb.manifest import CURRENT, FIRST_TABLE, MANIFEST, TableFacts, encode_manifest
+from stateshift.formats.rocksdb.sst_encoding import encode_sst
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, Table, encode_zip
 from stateshift.formats.spark.text import decode_object, encode_object
 
