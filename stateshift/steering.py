@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from stateshift import plain
+from stateshift.private_files import make_folder, open_private
 from stateshift.survey import Left
 
 Cutover = Literal["ready", "now"]
@@ -90,7 +91,7 @@ class Steering:
     def live(self) -> Live | None:
         """What the run told last; None where it has told nothing that can be read."""
         with suppress(OSError, ValueError, RecursionError):
-            read: Live = plain.from_plain(Live, json.loads(self._live.read_text("utf-8")))
+            read: Live = plain.from_plain(Live, json.loads(_content(self._live)))
             return read
         return None
 
@@ -128,27 +129,33 @@ class Steering:
 
     def _cutover(self) -> Cutover:
         with suppress(OSError):
-            if (self.folder / "cutover").read_text("utf-8", "replace").strip() == "now":
+            if _content(self.folder / "cutover").strip() == b"now":
                 return "now"
         return "ready"
 
     def _throttle(self) -> Throttle | None:
         """What cannot be read changes nothing."""
         with suppress(OSError, ValueError, RecursionError):
-            read: Throttle = plain.from_plain(Throttle, json.loads((self.folder / "throttle").read_text("utf-8")))
+            read: Throttle = plain.from_plain(Throttle, json.loads(_content(self.folder / "throttle")))
             if all(rate is None or rate > 0 for rate in (read.bytes_per_second, read.operations_per_second)):
                 return read
         return None
 
     def _write(self, name: str, text: str) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         self._replace(self.folder / name, text, f".{os.getpid()}")  # two may steer at once
 
     def _replace(self, path: Path, text: str, writer: str) -> None:
         temporary = path.with_name(f".{path.name}{writer}.tmp")
-        temporary.write_text(text, "utf-8")
+        with open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as file:
+            file.write(text.encode("utf-8"))
         temporary.replace(path)
 
     def _remove(self, name: str) -> None:
         with suppress(OSError):
             (self.folder / name).unlink(missing_ok=True)
+
+
+def _content(path: Path) -> bytes:
+    with open_private(path, os.O_RDONLY) as file:
+        return file.read()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import json
 import os
 import time
@@ -28,6 +29,7 @@ from typing import IO, Any
 from stateshift.errors import Complaint, JournalError, SpecError, StorageError
 from stateshift.formats.marks import TEMPORARY
 from stateshift.plan import Plan, decode_plan, encode_plan
+from stateshift.private_files import make_folder, open_private
 from stateshift.steering import Steering
 
 OURS = frozenset({"spec.json", "proposal.json", "journal", "plans", "jobs", "steer", "held", "live.json", "report.json",
@@ -42,32 +44,30 @@ class FileLines:
         self._named = False  # whether we have seen to it that the file's name is durable
 
     def read(self) -> bytes:
-        with _telling(self._path):
-            return self._path.read_bytes() if self._path.exists() else b""
+        if not os.path.lexists(self._path):
+            return b""
+        with _telling(self._path), open_private(self._path, os.O_RDONLY) as file:
+            return file.read()
 
     def append(self, line: bytes) -> None:
         with _telling(self._path):
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            try:
-                self._write(descriptor, line)
-                self._sync(descriptor)
-            finally:
-                os.close(descriptor)
+            with open_private(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as file:
+                self._write(file.fileno(), line)
+                self._sync(file.fileno())
             if not self._named:
                 _sync_folder(self._path.parent)
                 self._named = True
 
     def cut(self, size: int) -> None:
-        with _telling(self._path), self._path.open("r+b") as file:
+        with _telling(self._path), open_private(self._path, os.O_RDWR) as file:
             file.truncate(size)
             os.fsync(file.fileno())
 
     def replace(self, content: bytes) -> None:
         temporary = self._path.with_name(f".{self._path.name}.tmp")
         with _telling(self._path):
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
+            with open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as file:
+                self._write(file.fileno(), content)
                 self._sync(file.fileno())
             temporary.replace(self._path)
         _sync_folder(self._path.parent)
@@ -107,8 +107,10 @@ class Workdir:
         with _telling(self.path):
             self._refuse_what_is_not_ours()
             new = [path for path in (self.path, *self.path.absolute().parents) if not path.exists()]
-            (self.path / "plans").mkdir(parents=True, exist_ok=True)
-            self.jobs.mkdir(exist_ok=True)
+            if not self.path.is_dir():
+                make_folder(self.path)
+            make_folder(self.path / "plans")
+            make_folder(self.jobs)
             for path in (self.path, *(path.absolute().parent for path in new)):
                 _sync_folder(path)
 
@@ -132,8 +134,8 @@ class Workdir:
     def hold(self) -> Iterator[None]:
         """Be the only process that works on this run. The kernel lets go for us when we are killed."""
         with _telling(self.path / "held"):
-            file = (self.path / "held").open("a+")
-        with file:
+            opened = open_private(self.path / "held", os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        with opened, io.TextIOWrapper(opened) as file:
             if not _locked(file):
                 file.seek(0)
                 process = file.read().strip().removeprefix("process ")
@@ -163,9 +165,9 @@ class Workdir:
     def held(self) -> bool:
         """Whether a process is at work on it now."""
         path = self.path / "held"
-        if not path.exists():
+        if not os.path.lexists(path):
             return False
-        with path.open("r") as file:
+        with _telling(path), open_private(path, os.O_RDONLY) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -196,8 +198,10 @@ class Workdir:
         path = self.path / name
         temporary = path.with_name(f".{path.name}.tmp")
         with _telling(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("w", encoding="utf-8", errors="surrogatepass") as file:
+            if path.parent != self.path:
+                make_folder(path.parent)
+            raw = open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            with raw, io.TextIOWrapper(raw, encoding="utf-8", errors="surrogatepass") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -206,8 +210,8 @@ class Workdir:
 
     def read(self, name: str) -> Any:
         try:
-            with _telling(self.path / name):
-                return json.loads((self.path / name).read_text(encoding="utf-8", errors="surrogatepass"))
+            with _telling(self.path / name), open_private(self.path / name, os.O_RDONLY) as file:
+                return json.loads(file.read().decode("utf-8", "surrogatepass"))
         except FileNotFoundError:
             raise JournalError(f"{self.path / name} is missing", hint="restore it from a copy") from None
         except (ValueError, RecursionError) as error:
@@ -255,7 +259,8 @@ def _telling(path: Path) -> Iterator[None]:
         place = quote(str(path.absolute().parent))
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         hint = f"df -h {place}; make room, then stateshift resume WORKDIR" if full else f"namei -l {place}"
-        raise StorageError(f"{path}: {error.strerror or error}", location=str(path), hint=hint) from error
+        named = error.filename if isinstance(error.filename, str) else str(path)
+        raise StorageError(f"{named}: {error.strerror or error}", location=str(path), hint=hint) from error
 
 
 def _sync_folder(path: Path) -> None:

@@ -32,7 +32,7 @@ from stateshift.clusters.options import SECONDS, TEXT
 from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.waiting import wait_for
-from stateshift.clusters.whole_files import write_whole
+from stateshift.clusters.whole_files import READABLE, write_whole
 from stateshift.errors import ClusterError
 
 Ask = Callable[[str], str]
@@ -185,7 +185,7 @@ class Manual:
         return next((line.strip() for line in self._text(name, suffix).splitlines() if line.strip()), None)
 
     def _put(self, name: str, suffix: str, text: str) -> None:
-        write_whole(self._path(name, suffix), (text + "\n" if text else "").encode())
+        write_whole(self._path(name, suffix), (text + "\n" if text else "").encode(), READABLE)
 
     def _remove(self, name: str, suffix: str) -> None:
         self._path(name, suffix).unlink(missing_ok=True)

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from stateshift.clusters.options import Expected, read_options
 from stateshift.clusters.protocol import StopRequest, Submission
 from stateshift.clusters.waiting import wait_for
-from stateshift.clusters.whole_files import write_whole
+from stateshift.clusters.whole_files import READABLE, write_whole
 from stateshift.formats.marks import FOLDER, STOP, STOPPING, encode_stop
 from stateshift.spec.location import normal, scheme
 
@@ -66,7 +66,7 @@ class StopMarker:
         content = encode_stop(self.request.job, self.request.tag, until)
         self.remove_answer()
         if self._path is not None:
-            write_whole(self._path / STOP, content)
+            write_whole(self._path / STOP, content, READABLE)
         else:
             self._storage.write(STOP, lambda: iter((content,)))
 

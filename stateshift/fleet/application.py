@@ -20,6 +20,7 @@ from stateshift.errors import ClusterError
 from stateshift.fleet import ending
 from stateshift.fleet.masters import kind_of
 from stateshift.fleet.package import write_package
+from stateshift.private_files import open_private
 
 LOG_TAIL = 4000
 OURS = {
@@ -34,7 +35,8 @@ LOCAL = {"spark.ui.enabled": "false", "spark.driver.memory": "512m"}
 
 def started(master: str, log: Path, folder: Path) -> Any:
     """The SparkContext of a new application. Our own package is put into `folder`, from where executors get it."""
-    with log.open("ab") as output, ThreadPoolExecutor(1) as elsewhere, warnings.catch_warnings():
+    appending = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    with open_private(log, appending) as output, ThreadPoolExecutor(1) as elsewhere, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Spark has views on other packages' versions: nobody's business here
         # Not in the main thread: there Spark would take Ctrl-C for itself.
         return elsewhere.submit(_started, master, log, folder, output).result()

@@ -87,6 +87,26 @@ def taken(location: str, path: str) -> AlreadyThere:
     return AlreadyThere(f"{place} is there already", location=place, hint=hint)
 
 
+def not_a_file(location: str, path: str, kind: str) -> StorageError:
+    """Return the error for what stands where a file is read, and is none: it could block, or never end."""
+    place = redact(location.rstrip("/") + "/" + path if path else location)
+    return StorageError(
+        f"{place} is {kind}, not a file",
+        location=place,
+        hint=f"rm {_pasted(location, path)}; no engine has written it",
+    )
+
+
+def linked_directory(location: str, path: str, directory: str) -> StorageError:
+    """Return the error for a directory that leads elsewhere, where something is to be written."""
+    place = redact(location.rstrip("/") + "/" + path)
+    return StorageError(
+        f"{directory} is a symbolic link: {place} would be written somewhere else",
+        location=place,
+        hint=f"ls -ld {pasted(directory)}; put a directory in its place, or name the target where it leads",
+    )
+
+
 def too_large(location: str, path: str, size: int, size_max: int) -> StorageError:
     place = redact(location.rstrip("/") + "/" + path)
     return StorageError(

@@ -75,12 +75,19 @@ class LocalStorage:
         return walk(self._full(under), locations.check_path(under), self._location)
 
     def stat(self, path: str) -> FileInfo | None:
+        full = self._full(path)
         try:
-            found = os.stat(self._full(path))
+            found = os.stat(full)
         except (FileNotFoundError, NotADirectoryError):
+            if os.path.islink(full):
+                leads_to = f"a symbolic link to {os.readlink(full)}, which is not there"
+                raise failures.not_a_file(self._location, path, leads_to) from None
             return None
         except OSError as error:
             raise failures.from_os(error, self._location, path) from error
+        kind = calls.kind_of(found.st_mode)
+        if kind is not None:
+            raise failures.not_a_file(self._location, path, kind)
         return info_of(path, found) if modes.S_ISREG(found.st_mode) else None
 
     def read(self, path: str, size_max: int | None = None) -> bytes:
@@ -95,16 +102,11 @@ class LocalStorage:
         small, and one call shows that they have ended."""
         telling = self._telling(path)
         with telling:
-            try:
-                descriptor = os.open(self._full(path), os.O_RDONLY | os.O_CLOEXEC)
-            except NotADirectoryError as error:
-                raise failures.missing(self._location, path) from error
+            descriptor = self._open_to_read(path)
         reading = Reading(descriptor, offset)
         try:
             with telling:
                 found = os.fstat(descriptor)
-                if modes.S_ISDIR(found.st_mode):
-                    raise failures.missing(self._location, path)
                 if offset:
                     os.lseek(descriptor, offset, os.SEEK_SET)
             left = found.st_size - offset + 1
@@ -123,6 +125,7 @@ class LocalStorage:
     def write(self, path: str, content: Content, modified: float | None = None) -> int:
         full, telling = self._full(path), self._telling(path)
         directory = os.path.dirname(full)
+        self._refuse_links_to(directory, path)
         with self._writing.to(full, _unlink_quietly) as temp:
             with telling:
                 descriptor = self._opened(temp, os.O_TRUNC)
@@ -160,6 +163,7 @@ class LocalStorage:
         full, target = self._full(path), self._full(target_path)
         if self.stat(path) is None:
             raise failures.missing(self._location, path)
+        self._refuse_links_to(os.path.dirname(target), target_path)
         with self._telling(path):
             calls.fsync(full)
         with self._telling(target_path):
@@ -240,12 +244,16 @@ class LocalStorage:
         return _Telling(self._location, path)
 
     def _open(self, path: str) -> BinaryIO:
+        with self._telling(path):
+            return os.fdopen(self._open_to_read(path), "rb")
+
+    def _open_to_read(self, path: str) -> int:
         try:
-            return open(self._full(path), "rb")
+            return calls.open_to_read(self._full(path))
         except (IsADirectoryError, NotADirectoryError) as error:
             raise failures.missing(self._location, path) from error
-        except OSError as error:
-            raise failures.from_os(error, self._location, path) from error
+        except calls.NotAFile as error:
+            raise failures.not_a_file(self._location, path, str(error)) from error
 
     def _create_named(self, full: str, content: bytes) -> None:
         temp = unique_temporary(full)
@@ -269,6 +277,13 @@ class LocalStorage:
         except FileNotFoundError:
             self._make_directories(os.path.dirname(temp))
             return os.open(temp, flags, 0o666)
+
+    def _refuse_links_to(self, directory: str, path: str) -> None:
+        """Refuse to write below a linked directory: its files would be somebody else's. `create` does not ask, as a
+        fence lies where the source's engine looks for it."""
+        linked = calls.linked_directory(directory, self._root)
+        if linked is not None:
+            raise failures.linked_directory(self._location, path, linked)
 
     def _remember(self, device: int, directory: str) -> None:
         with self._lock:

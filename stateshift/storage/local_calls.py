@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import stat as modes
 from typing import BinaryIO, Final
 
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
@@ -21,6 +22,58 @@ _WRITE = 2
 
 # Whether one file system can be synced, and waited for. sync(2) stands in where not; on some systems it only begins.
 SYNCS_ONE: Final = _syncfs is not None
+
+
+def kind_of(mode: int) -> str | None:
+    """Return what an inode is that is neither a file nor a directory, None where it is one of these."""
+    if modes.S_ISREG(mode) or modes.S_ISDIR(mode):
+        return None
+    if modes.S_ISFIFO(mode):
+        return "a named pipe"
+    if modes.S_ISSOCK(mode):
+        return "a socket"
+    return "a device"
+
+
+class NotAFile(Exception):
+    """What was to be read is a pipe, a socket, a device or a link to nothing; the text says which."""
+
+
+def open_to_read(full: str) -> int:
+    """Open a regular file. Anything else is refused before a byte is asked of it: a pipe would block for ever, and a
+    device may never end."""
+    try:
+        # A pipe without a writer is opened at once, too; regular files are read as ever.
+        descriptor = os.open(full, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError as error:
+        if os.path.islink(full):
+            raise NotAFile(f"a symbolic link to {os.readlink(full)}, which is not there") from error
+        raise
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise NotAFile("a socket or a device without a driver") from error
+        raise
+    mode = os.fstat(descriptor).st_mode
+    kind = kind_of(mode)
+    if kind is None and not modes.S_ISDIR(mode):
+        return descriptor
+    os.close(descriptor)
+    if kind is None:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), full)
+    raise NotAFile(kind)
+
+
+def linked_directory(directory: str, root: str) -> str | None:
+    """Return the first symbolic link on the way from `root` down to `directory`, None where there is none."""
+    below = os.path.relpath(directory, root)
+    if below == ".":
+        return None
+    place = root
+    for name in below.split(os.sep):
+        place = os.path.join(place, name)
+        if os.path.islink(place):
+            return place
+    return None
 
 
 def sync_file_system(directory: str) -> None:

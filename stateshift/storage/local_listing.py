@@ -1,7 +1,8 @@
 """Listing a local directory: one pass of scandir, one stat for each file.
 
 Symbolic links are followed, as the engines follow them. One that leads back to a directory it lies in would
-never end, and is refused by name. What vanishes meanwhile was not there; what may not be read, or has a name
+never end, and is refused by name; so is one that leads nowhere, and a pipe, a socket or a device, which could block
+whoever reads it. What vanishes meanwhile was not there; what may not be read, or has a name
 that is not UTF-8, is an error: a listing that leaves something out would be taken for the whole.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 
 from stateshift.errors import StorageError
 from stateshift.storage import failures
+from stateshift.storage.local_calls import kind_of
 from stateshift.storage.temporaries import is_temporary
 from stateshift.survey import FileInfo
 
@@ -39,20 +41,26 @@ def walk(top: str, under: str, location: str) -> Iterator[FileInfo]:
 
 
 def _look(entry: os.DirEntry[str], directory: str, start: str, location: str) -> FileInfo | os.DirEntry[str] | None:
-    """A file, a directory to go into, or None for what is neither or has gone. Its path is `start` and its name."""
+    """A file, a directory to go into, or None for what has gone. Its path is `start` and its name."""
     name = entry.name
     if not name.isascii():
         _refuse_undecodable(name, directory, location)
     try:
         if entry.is_dir():
             return entry
-        if (name[0] == "." and is_temporary(name)) or not entry.is_file():
+        if name[0] == "." and is_temporary(name):
             return None
         found = entry.stat()
     except FileNotFoundError:
+        if entry.is_symlink() and os.path.islink(entry.path):
+            leads_to = f"a symbolic link to {os.readlink(entry.path)}, which is not there"
+            raise failures.not_a_file(location, start + name, leads_to) from None
         return None
     except OSError as error:
         raise failures.from_os(error, location, start + name) from error
+    kind = kind_of(found.st_mode)
+    if kind is not None:
+        raise failures.not_a_file(location, start + name, kind)
     return info_of(start + name, found)
 
 

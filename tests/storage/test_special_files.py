@@ -1,0 +1,101 @@
+"""What is no file is refused before a byte is asked of it, and nothing is written through a linked directory."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stateshift.errors import StorageError
+from stateshift.storage.local import LocalStorage
+
+
+def make_pipe(place: Path) -> None:
+    os.mkfifo(place)
+
+
+def make_socket(place: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        folder = os.open(place.parent, os.O_RDONLY)
+        try:  # a socket's own name may be no longer than 108 bytes
+            listening.bind(f"/proc/self/fd/{folder}/{place.name}")
+        finally:
+            os.close(folder)
+
+
+def make_endless(place: Path) -> None:
+    place.symlink_to("/dev/zero")
+
+
+def make_dangling(place: Path) -> None:
+    place.symlink_to("nowhere")
+
+
+def make_loop(place: Path) -> None:
+    place.symlink_to(place.name)
+
+
+SPECIAL: dict[str, tuple[Callable[[Path], None], str]] = {
+    "pipe": (make_pipe, "a named pipe, not a file"),
+    "socket": (make_socket, "a socket"),
+    "endless": (make_endless, "a device, not a file"),
+    "dangling": (make_dangling, "a symbolic link to nowhere, which is not there"),
+    "loop": (make_loop, "run in a circle"),
+}
+OPERATIONS: dict[str, Callable[[LocalStorage], object]] = {
+    "list": lambda storage: list(storage.list()),
+    "stat": lambda storage: storage.stat("state/1.delta"),
+    "read": lambda storage: storage.read("state/1.delta"),
+    "chunks": lambda storage: list(storage.chunks("state/1.delta")),
+}
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
+@pytest.mark.parametrize(("make", "fact"), SPECIAL.values(), ids=SPECIAL)
+def test_what_is_no_file_is_refused_at_once(
+    tmp_path: Path, make: Callable[[Path], None], fact: str, operation: Callable[[LocalStorage], object]
+) -> None:
+    (tmp_path / "state").mkdir()
+    make(tmp_path / "state" / "1.delta")
+    with pytest.raises(StorageError, match=fact) as caught:
+        operation(LocalStorage(str(tmp_path)))
+    assert "state/1.delta" in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_file_reached_through_a_link_is_read(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_bytes(b"content")
+    (tmp_path / "link").symlink_to("elsewhere")
+    storage = LocalStorage(str(tmp_path))
+    assert storage.read("link") == b"content"
+    assert b"".join(storage.chunks("link")) == b"content"
+
+
+@pytest.mark.parametrize("writing", ["write", "move"])
+@pytest.mark.parametrize("where", ["state", "state/0/1"])
+def test_nothing_is_written_through_a_linked_directory(tmp_path: Path, writing: str, where: str) -> None:
+    target, elsewhere = tmp_path / "target", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link = target / where
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    storage = LocalStorage(str(target))
+    (target / "here").write_bytes(b"content")
+    with pytest.raises(StorageError, match="is a symbolic link") as caught:
+        if writing == "write":
+            storage.write(f"{where}/1.delta", lambda: iter([b"content"]))
+        else:
+            storage.move("here", f"{where}/1.delta")
+    assert str(link) in str(caught.value)
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_the_target_itself_may_be_reached_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    LocalStorage(str(tmp_path / "link")).write("state/1.delta", lambda: iter([b"content"]))
+    assert (tmp_path / "real/state/1.delta").read_bytes() == b"content"
