@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stateshift.cli.text import Line
+from stateshift.cli.text import Line, lines_of
 from stateshift.cli.units import many, number, size, span
 from stateshift.storage.locations import redact
 
@@ -180,7 +180,7 @@ class Bar:
     def step(self, name: str, description: str) -> None:
         with self._lock:
             if self._verbose:
-                self._progress.console.print(f"  {name}: {redact(description)}")
+                self._print(f"  {name}: {redact(description)}")
             if self._tally is not None and not self._tally.files and not self._tally.bytes:
                 # Nothing to count (a job that is started, or waited for): say what it is instead.
                 self._progress.update(self._task, description=_escaped(redact(description)))
@@ -192,7 +192,10 @@ class Bar:
                 self._draw()
 
     def say(self, line: str) -> None:
-        self._progress.console.print(redact(line))
+        self._print(redact(line))
+
+    def _print(self, text: str) -> None:
+        self._progress.console.print("\n".join(lines_of(text)))
 
     def close(self) -> None:
         self._progress.stop()

@@ -84,7 +84,7 @@ def _plain(block: Block) -> Iterator[str]:
         case Gap():
             yield ""
         case Line():
-            yield from (" " * block.indent + line for line in harmless(block.text).split("\n"))
+            yield from (" " * block.indent + line for line in lines_of(block.text))
         case Table():
             yield from _plain_table(block)
 
@@ -106,7 +106,7 @@ def _text(cell: str | Cell) -> str:
 
 
 # What moves a terminal's cursor, or the direction of its text. Much of what we show comes out of files.
-_CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def harmless(text: str) -> str:
@@ -114,6 +114,16 @@ def harmless(text: str) -> str:
     if text.isprintable():
         return text
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines that a text is shown as. Only a log begins lines of its own, behind `…:` and a newline, and each
+    of them behind a bar; a newline in a name is an escape, so that no name passes for something that we say."""
+    head, log_follows, log = text.partition(":\n")
+    first = harmless(head).replace("\n", "\\n")
+    if not log_follows:
+        return [first]
+    return [f"{first}:", *(f"  | {harmless(line)}" for line in log.split("\n"))]
 
 
 def _set(text: str, width: int, right: bool) -> str:
@@ -148,7 +158,7 @@ def coloured(blocks: Iterable[Block]) -> Iterator[RenderableType]:
             case Gap():
                 yield Text("")
             case Line():
-                text = Text(harmless(block.text), STYLES[block.tone], overflow="fold")
+                text = Text("\n".join(lines_of(block.text)), STYLES[block.tone], overflow="fold")
                 yield Padding(text, (0, 0, 0, block.indent), expand=False)
             case Table() if len(block.rows) > ROWS_MAX:
                 yield from (Text(line.rstrip(), overflow="fold") for line in _plain_table(block))

@@ -54,4 +54,10 @@ def test_what_would_move_the_cursor_is_shown_as_an_escape() -> None:
             console.print(renderable)
     for text in (plain_text(blocks), shown.get()):
         assert text.count(r"a\x1b[2Jb\x07\r\x9b1m\u202ec") == 2
-    assert plain_text([Line("two\nlines, é and 日本")]) == "two\nlines, é and 日本\n"
+    assert plain_text([Line("two\nlines, é and 日本")]) == "two\\nlines, é and 日本\n"
+
+
+def test_only_a_log_begins_lines_and_each_of_them_behind_a_bar() -> None:
+    said = "the job died; its log ends:\nerror: all is well\n\x1b[2Jgone"
+    shown = "the job died; its log ends:\n  | error: all is well\n  | \\x1b[2Jgone\n"
+    assert plain_text([Line(said)]) == shown
