@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from stateshift.engines.flink.keys import hash_of, hashable
-from stateshift.engines.flink.reading import Streams
+from stateshift.engines.flink.reading import WINDOW, Streams
 from stateshift.errors import FormatError
 from stateshift.formats.flink.key_groups import key_group, prefix_bytes
 from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle
@@ -35,6 +35,7 @@ from stateshift.formats.rocksdb.table import NotRead
 from stateshift.survey import Finding
 
 HEADER_MAX = 64 * 1024 * 1024
+WINDOW_MIN, WINDOWS_MAX = 1 << 14, 1 << 27  # bytes: of one file, and of all that are open together
 
 
 class NativeEntry(NamedTuple):
@@ -84,12 +85,13 @@ class Misplaced:
 def open_native(handle: Incremental, streams: Streams) -> Native:
     """The database of a handle. Its files are there, fit each other, and hold the states of the header."""
     files: dict[str, FileOf] = {}
+    window = max(WINDOW_MIN, min(WINDOW, WINDOWS_MAX // max(1, len(handle.shared) + len(handle.private))))
     for name, stream in (*handle.shared, *handle.private):
         if name in files:
             raise FormatError(f"{name} is named twice", None, 0)
         if stream is None:
             raise FormatError(f"{name} has no file", None, 0)
-        files[name] = FileOf(streams.reader(stream), stream.size)
+        files[name] = FileOf(streams.reader(stream, window), stream.size)
     if handle.meta is None:
         raise FormatError("native state without the header of its states", None, 0)
     if handle.meta.size > HEADER_MAX:
@@ -97,7 +99,7 @@ def open_native(handle: Incremental, streams: Streams) -> Native:
     content = streams.head(handle.meta, handle.meta.size)
     header = decode_header(content, len(content))
     database = open_database(files)
-    _check_families(header, database)
+    _check_families(header, content, database)
     return Native(handle, header, database)
 
 
@@ -194,7 +196,7 @@ def why_options_differ(native: Native) -> str | None:
     return None
 
 
-def _check_families(header: Header, database: Database) -> None:
+def _check_families(header: Header, content: bytes, database: Database) -> None:
     """RocksDB opens a database with all of its column families by their names, or not at all."""
     states = [state.name for state in header.states]
     families = database.families.keys() - {DEFAULT_FAMILY}
@@ -202,6 +204,8 @@ def _check_families(header: Header, database: Database) -> None:
     if missing:
         raise FormatError(f"state {missing[0]!r} has no column family in the MANIFEST", None, 0)
     foreign = families - set(states)
+    if foreign and all(name.encode() in content for name in foreign):
+        raise NotRead(f"state {min(foreign)!r} is in the header, but its place there is not known", None, 0)
     if foreign:
         raise FormatError(f"column family {min(foreign)!r} is no state of the header", None, 0)
     if len(set(states)) < len(states):

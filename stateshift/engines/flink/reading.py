@@ -63,10 +63,10 @@ class Streams:
             raise FormatError(f"{size} bytes to be read at once, of at most {HEAD_MAX}", None, None)
         return b"".join(_upto(self.chunks(stream), size))
 
-    def reader(self, stream: StreamHandle) -> Callable[[int, int], bytes]:
-        """A function that gives `count` bytes from an offset on, or fewer where the stream ends. It holds a window of
-        what it read last."""
-        return _Window(self, stream).read
+    def reader(self, stream: StreamHandle, window: int = WINDOW) -> Callable[[int, int], bytes]:
+        """A function that gives `count` bytes from an offset on, or fewer where the stream ends. It holds a
+        `window` of what it read last."""
+        return _Window(self, stream, window).read
 
     def _path(self, stream: RelativeFile | AbsoluteFile | Segment) -> str:
         path = self.places.path_of(stream)
@@ -79,17 +79,19 @@ class _Window:
     """The part of a stream that was read last. The first look at its end takes what lies before it as well: a table is
     read from its footer to its index."""
 
-    def __init__(self, streams: Streams, stream: StreamHandle) -> None:
-        self._streams, self._stream = streams, stream
+    def __init__(self, streams: Streams, stream: StreamHandle, size: int) -> None:
+        self._streams, self._stream, self._size = streams, stream, size
         self._start, self._held = 0, b""
 
     def read(self, offset: int, count: int) -> bytes:
+        if count > HEAD_MAX:
+            raise FormatError(f"{count} bytes to be read at once, of at most {HEAD_MAX}", None, offset)
         end = offset + count
         if offset < self._start or end > self._start + len(self._held):
             start = offset
             if end >= self._stream.size:
-                start = min(offset, max(0, self._stream.size - WINDOW))
-            wanted = max(end - start, WINDOW)
+                start = min(offset, max(0, self._stream.size - self._size))
+            wanted = max(end - start, self._size)
             self._held = b"".join(_upto(self._streams.chunks(self._stream, start), wanted))
             self._start = start
         return self._held[offset - self._start : end - self._start]

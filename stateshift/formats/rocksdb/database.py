@@ -31,6 +31,7 @@ from stateshift.formats.rocksdb.table import RangeDeletion, Table, open_table
 
 CURRENT = "CURRENT"
 DELIMITER = b","
+DIGITS_MAX = 20  # of a number of 64 bits
 SMALL_MAX = 256 * 1024 * 1024  # a MANIFEST grows to 1 GiB at most, and to some KiB in truth
 
 
@@ -158,7 +159,7 @@ def name_of(number: int) -> str:
 
 def number_of(name: str) -> int:
     digits = name.removesuffix(".sst")
-    if not digits.isdecimal() or not digits.isascii():
+    if not digits.isdecimal() or not digits.isascii() or len(digits) > DIGITS_MAX:
         raise FormatError(f"{name[:80]!r} is no name of a table", None, 0)
     return int(digits)
 

@@ -14,7 +14,7 @@ from stateshift.engines.flink.choosing import metadata_of, places_of
 from stateshift.engines.flink.databases import checked_databases, natives_of
 from stateshift.engines.flink.deep import everything
 from stateshift.engines.flink.reading import Streams
-from stateshift.errors import StateshiftError
+from stateshift.errors import FormatError, StateshiftError
 from stateshift.formats.flink.keyed_handles import Incremental
 from stateshift.formats.flink.stream_handles import Segment, StreamHandle, files_of
 from stateshift.spec import parse_spec
@@ -247,3 +247,23 @@ def test_tables_of_a_kind_that_is_not_read_are_named_with_their_size_and_do_not_
     monkeypatch.setattr(table, "NEWER", 5)
     assert place.refusals() == []
     assert place.warnings() and all("bytes" in f.message and ".sst" in f.message for f in place.warnings())
+
+
+@pytest.mark.parametrize("name", ["x.sst", "9" * 5000 + ".sst", "٣.sst", ".sst", "-1.sst", "../000014.sst"])
+def test_a_name_that_no_table_has_is_refused(name: str) -> None:
+    place = Place("flink-2.3.0/count-native-incremental")
+    for operator in metadata_of(place.image).operators:
+        for subtask in operator.subtasks or ():
+            handle = subtask.managed_keyed
+            if isinstance(handle, Incremental):
+                crossed = replace(handle, shared=((name, handle.shared[0][1]), *handle.shared[1:]))
+                damaged = replace(operator, subtasks=(replace(subtask, managed_keyed=crossed),))
+                (found,) = checked_databases(damaged, place.streams)
+                assert found.level == "refuse"
+
+
+def test_a_length_that_a_file_claims_takes_no_memory() -> None:
+    place = Place("flink-2.3.0/count-native-incremental")
+    _, stream = place.files(".sst")[0]
+    with pytest.raises(FormatError, match="at once"):
+        place.streams.reader(stream)(0, 1 << 40)
