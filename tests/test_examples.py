@@ -26,6 +26,7 @@ RUN_BY = {
     "algorithm-5.json": "servers/test_cluster_moves.py",
     "merge.json": "test_examples.py",
     "data.json": "test_examples.py",
+    "delta.json": "test_examples.py",
     "payment-fraud.json": "test_examples.py",
     "workflow.json": "servers/test_examples.py",
     "command.json": "servers/test_examples.py",
@@ -90,6 +91,25 @@ def test_data_takes_what_the_job_reads_along_and_leaves_what_is_there(tmp_path: 
     log = (new / "checkpoint" / "sources" / "0" / "2").read_text()
     assert f"{new}/in/f2.json" in log
     assert str(archive) not in log
+
+
+@pytest.mark.row("W-4")
+def test_delta_tells_what_its_table_has_and_takes_a_strangers_folder_along(
+    tmp_path: Path, places: dict[str, str]
+) -> None:
+    lake, checkpoint = tmp_path / "data" / "lake", Checkpoint(planned=True)
+    checkpoint.write(LocalStorage(f"file://{lake}/checkpoints/orders"))
+    put(LocalStorage(f"file://{lake}/checkpoints/orders"), "lineage/events.json", b"{}")
+    for batch in range(4):
+        txn = b'{"txn":{"appId":"%s","version":%d}}' % (checkpoint.query.encode(), batch)
+        put(LocalStorage(f"file://{lake}/orders"), f"_delta_log/{batch + 7:020d}.json", txn)
+    spec = example("delta.json", tmp_path, places)
+    planned = said({}, "plan", str(spec))
+    told = " ".join(finding["message"] for finding in planned["findings"])
+    assert "up to 3 (version 10): batch 3, which was planned and not committed, was delivered" in told
+    applied(spec, tmp_path / "run")
+    target = held(LocalStorage(f"file://{tmp_path}/mnt/checkpoints/orders"))
+    assert target["lineage/events.json"] == b"{}"
 
 
 @pytest.mark.row("IS-8", "F-9")

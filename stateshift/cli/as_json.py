@@ -138,6 +138,7 @@ def image(found: Image) -> dict[str, Any]:
         "written_by": found.written_by,
         "fence": found.fence,
         "endpoints": [endpoint(e) for e in found.endpoints],
+        "strangers": [dict(one) for one in found.details.get("strangers", ())],
         "settings": dict(found.settings),
         **{key: value for key, value in found.details.items() if key in IMAGE_DETAILS},
     }

@@ -91,8 +91,18 @@ def _file_facts(found: Survey) -> Iterator[tuple[str, str | Cell]]:
         rest, spare = count - needed["count"], whole - needed["bytes"]
         yield "needed", f"{many(needed['count'], 'file')}, {size(needed['bytes'])}: what a restart reads"
         yield "not needed", f"{many(rest, 'file')}, {size(spare)} ({share(rest, count)} of the files)"
+    yield from _strangers(found)
     if count:
         yield "small", _small(counted["small"], count)
+
+
+def _strangers(found: Survey) -> Iterator[tuple[str, str | Cell]]:
+    """What lies in a checkpoint and is not Spark's."""
+    for image in found.images:
+        for held in image.details.get("strangers", ()):
+            place = f"{image.path}/{held['path']}" if image.path else held["path"]
+            where = f"in {place}" if place.endswith("/") else f"({place})"
+            yield "not Spark's", f"{many(held['files'], 'file')} {where}, which a move leaves behind"
 
 
 def _small(counted: list[dict[str, int]], count: int) -> str:

@@ -19,6 +19,7 @@ from stateshift.formats.rocksdb import sst
 from stateshift.formats.spark import (
     commits,
     crc,
+    delta_schema_log,
     metadata,
     offsets,
     operator_metadata,
@@ -29,6 +30,7 @@ from stateshift.formats.spark import (
 )
 from stateshift.formats.spark.names import classify
 from stateshift.formats.spark.positions import position_of
+from stateshift.formats.spark.text import decode_object, decode_text
 
 
 def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> DecodedFile:
@@ -42,6 +44,8 @@ def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> Dec
     if f"{SINK_LOG}/" in path and not path.endswith(".crc"):
         return _log(path, "file sink log", content)
     reader = _READERS.get(place.area if place.area != "state" else place.kind or "")
+    if place.area == "offsets" and _is_of_source(path, content):
+        reader = _source
     if place.area == "sidecar":
         reader = _hadoop_crc if place.kind == "hadoop-crc" else _spark_crc
     if reader is None:
@@ -50,7 +54,7 @@ def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> Dec
             path,
             0,
             hint="decoded are metadata, offsets, commits, sources, operator metadata, schemas, deltas, snapshots, "
-            "changelogs, tables, zips and checksums, each under the name that Spark gives it",
+            "changelogs, tables, zips, checksums and Delta's schema logs, each under the name that its writer gives it",
         )
     return reader(path, content, rows or RowSchema())
 
@@ -70,6 +74,12 @@ def inside(path: str) -> str:
     parts = path.split("/")
     tails = ("/".join(parts[start:]) for start in range(len(parts) - 1, -1, -1))
     return next((tail for tail in tails if classify(tail).area not in ("other", "metadata")), parts[-1])
+
+
+def _is_of_source(path: str, content: bytes) -> bool:
+    """Whether this is what a source has begun with: Iceberg keeps that as plain JSON in sources/<i>/offsets/0. A whole
+    checkpoint may lie in a folder of that name; its offsets begin with their version."""
+    return path.split("/")[-4:-3] == ["sources"] and content[:1] == b"{"
 
 
 def _told(path: str, what: str, value: Any) -> DecodedFile:
@@ -112,6 +122,9 @@ def _source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
         offset = _json(source_log.decode_initial_offset(content))
         named = position_of(offset, True).kind if kind == "kafka" else kind
         return _told(path, f"{named} source, initial offset", offset)
+    if content[:1] == b"{":
+        plain = decode_object(decode_text(content, "an initial offset"), "an initial offset")
+        return _told(path, f"{position_of(plain, True).kind} source, initial offset", plain)
     text = content.decode("utf-8", "replace")
     return DecodedFile(path, "source log of a kind we do not know", tuple(text.splitlines()), text)
 
@@ -119,6 +132,17 @@ def _source(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
 def _log(path: str, what: str, content: bytes) -> DecodedFile:
     entries = [dict(entry.fields) for entry in source_log.decode_source_log((content,))]
     return DecodedFile(path, what, tuple(json.dumps(e, ensure_ascii=False) for e in entries), entries)
+
+
+def _schema_log(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
+    entry = delta_schema_log.decode_schema_log(content)
+    value = {
+        "table_id": entry.table_id,
+        "commit_version": entry.commit_version,
+        "source_path": entry.source_path,
+        "schema": _json(entry.data_schema),
+    }
+    return _told(path, f"Delta schema log v{entry.version}", value)
 
 
 def _operator(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
@@ -206,6 +230,7 @@ _READERS: dict[str, Callable[[str, bytes, RowSchema], DecodedFile]] = {
     "offsets": _offsets,
     "commits": _commit,
     "sources": _source,
+    "delta-schema-log": _schema_log,
     "state-metadata": _operator,
     "state-schema": _schema,
     "zip": _zip,

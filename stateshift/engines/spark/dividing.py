@@ -1,7 +1,8 @@
 """A workflow that several jobs divide: what one of them takes along. Pure.
 
-    own_part(spec, job, survey)    the survey of the source with only this job's operators in it; as it was where the
-                                   source is this job's alone
+    own_part(spec, job, survey)    the survey of the source with only this job's operators in it, and with what the
+                                   spec takes along (`also`) among the files that are needed; as it was where the
+                                   source is this job's alone, and takes nothing along
 
 Algorithm 5's split: workflow 1 becomes workflows 2 and 3, each with some of its operators. Nothing may be left over:
 a directory that no job takes is named, and stays only where the spec says so.
@@ -13,13 +14,38 @@ from collections.abc import Iterator
 from dataclasses import replace
 from shlex import quote
 
+from stateshift.engines.spark.layout import is_strange
 from stateshift.engines.spark.naming import directory_of
 from stateshift.spec import JobSpec, Spec
 from stateshift.spec.waves import sharing
-from stateshift.survey import Finding, Survey
+from stateshift.survey import Finding, Image, Survey
 
 
 def own_part(spec: Spec, job: JobSpec, survey: Survey) -> Survey:
+    return _with_companions(job, _own_operators(spec, job, survey))
+
+
+def _with_companions(job: JobSpec, survey: Survey) -> Survey:
+    """The files of strangers that the spec takes along are copied and compared as the engine's own are."""
+    if not job.also:
+        return survey
+    images = tuple(replace(image, needed=_needed(job, survey, image)) for image in survey.images)
+    return replace(survey, images=images)
+
+
+def _needed(job: JobSpec, survey: Survey, image: Image) -> tuple[str, ...]:
+    start = f"{image.path}/" if image.path else ""
+    inside = [file.path[len(start) :] for file in survey.files if file.path.startswith(start)]
+    taken = [start + path for path in inside if is_strange(path) and is_taken(job, path)]
+    return tuple(sorted({*image.needed, *taken}))
+
+
+def is_taken(job: JobSpec, path: str) -> bool:
+    """Whether the spec takes this file along: its own name, or a folder that it lies in."""
+    return any(path == asked or path.startswith(f"{asked}/") for asked in job.also)
+
+
+def _own_operators(spec: Spec, job: JobSpec, survey: Survey) -> Survey:
     others = sharing(spec, job)
     if not others or survey.kind == "empty":
         return survey

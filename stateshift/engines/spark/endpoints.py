@@ -78,9 +78,12 @@ def endpoints_of(
 
 
 def endpoints_told(facts: Facts) -> tuple[Endpoint, ...]:
-    """Return what the job reads and writes, in values that are plain JSON: for a plan, which is saved."""
+    """Return what the job reads and writes, in values that are plain JSON: for a plan, which is saved. Where the spec
+    names brokers, a source that may be of Kafka or of Event Hubs is of Kafka."""
     images = [image for survey in (facts.source, *facts.merges) for image in survey.images]
     told = [_plain(image, end, several=len(images) > 1) for image in images for end in image.endpoints]
+    if facts.topics is not None:
+        told = [replace(end, kind=KAFKA) if end.kind == EITHER else end for end in told]
     if facts.sink is not None:
         told.append(sink_endpoint(facts.sink, [image for image in images if image.identity is not None]))
     return tuple(told)

@@ -15,7 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import takewhile
 
+from stateshift.formats.marks import FOLDER
+from stateshift.formats.spark.names import classify, described
+
 METADATA = "metadata"
+# What lies directly below a checkpoint and is the engine's, or ours.
+OWN = frozenset((METADATA, "offsets", "commits", "state", "sources", FOLDER))
 SINK_LOG = "_spark_metadata"
 ENGINE = "spark"
 
@@ -41,6 +46,19 @@ def is_spare(path: str) -> bool:
     """Operator metadata v1, which is for Spark's readers of state: a query starts without it, and with a damaged one
     (4.3). Spark before 4.0 has none."""
     return path.startswith("state/") and path.endswith("/_metadata/metadata")
+
+
+def is_strange(path: str) -> bool:
+    """Whether somebody else than the engine and its connectors has put this file below the checkpoint. Hadoop's
+    checksum of a file is no file of its own."""
+    if path.split("/", 1)[0] in OWN:
+        return False
+    area = classify(path).area
+    if area != "sidecar":
+        return area == "other"
+    about = described(path)
+    is_hadoops = path.rpartition("/")[2].startswith(".")
+    return not is_hadoops and about is not None and is_strange(about)
 
 
 def offset_path(batch: int) -> str:

@@ -1,6 +1,7 @@
 """Which files name absolute places, and what becomes of those names. Pure.
 
     state/<op>/_metadata/v2/<batch>    names the checkpoint itself          source location -> target location
+    …/_schema_log_<table>/<n>          names a source's folder in it        likewise (Delta)
     sources/<i>/<n>[.compact]          names every input file               as `data` of the spec says
     <output>/_spark_metadata/<n>       names every output file              as `data` of the spec says
 
@@ -15,12 +16,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stateshift.engines.spark.layout import SINK_LOG
+from stateshift.formats.spark.names import DELTA_SCHEMA_LOG
 from stateshift.spec import JobSpec
 from stateshift.spec.location import relation
 from stateshift.survey import EmbeddedPath, Facts, FileInfo, Image
 
 REWRITE_LOG = "spark.rewrite-log"
 REWRITE_OPERATOR_METADATA = "spark.rewrite-operator-metadata"
+REWRITE_SCHEMA_LOG = "spark.rewrite-delta-schema-log"
 
 NAMES_OF_ONE = (("s3", "s3a", "s3n"), ("gs", "gcs"), ("abfs", "abfss"))
 
@@ -61,7 +64,7 @@ def rewriting_of(job: JobSpec, facts: Facts) -> Rewriting:
         own = (*places, (survey.location, job.target if job.target and "://" in job.target else target))
         for path, embedded in needed_embedded(survey.images).items():
             inside = any(e.role == "self" for e in embedded)
-            transform = REWRITE_OPERATOR_METADATA if inside else REWRITE_LOG
+            transform = _transform_of(path) if inside else REWRITE_LOG
             if inside or any(covered(e.path, places) for e in embedded):
                 files.append(Rewritten(transform, _options(own), source, target, infos[path]))
     for data, (here, there) in zip(job.data, facts.data, strict=True):
@@ -69,6 +72,12 @@ def rewriting_of(job: JobSpec, facts: Facts) -> Rewriting:
             logs = [file for file in here.files if is_sink_log(file.path)]
             files += [Rewritten(REWRITE_LOG, _options(places), here.location, there.location, f) for f in logs]
     return Rewriting(tuple(files))
+
+
+def _transform_of(path: str) -> str:
+    """How a file that names the checkpoint itself is rewritten."""
+    is_schema_log = path.rpartition("/")[0].rpartition("/")[2].startswith(DELTA_SCHEMA_LOG)
+    return REWRITE_SCHEMA_LOG if is_schema_log else REWRITE_OPERATOR_METADATA
 
 
 def with_changes(

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stateshift.engines.spark.places import REWRITE_LOG, REWRITE_OPERATOR_METADATA
+from stateshift.engines.spark.places import REWRITE_LOG, REWRITE_OPERATOR_METADATA, REWRITE_SCHEMA_LOG
 from stateshift.engines.spark.reshaping.files import REWRITE_STATE
 from stateshift.engines.spark.reshaping.joining import MERGE_COMMITS, MERGE_OFFSETS
 from stateshift.engines.spark.reshaping.log_changes import KEEP, REWRITE_COMMIT, REWRITE_OFFSETS, REWRITE_SCHEMA
 from stateshift.engines.spark.reshaping.rewrites import rewrite_state
-from stateshift.formats.spark import commits, offsets, operator_metadata, schema, source_log
+from stateshift.formats.spark import commits, delta_schema_log, offsets, operator_metadata, schema, source_log
 from stateshift.formats.spark.uris import Relocation, encode_location, plain_location
 from stateshift.storage.protocol import Content
 from stateshift.world import Transform
@@ -38,6 +38,19 @@ def rewrite_operator_metadata(options: Mapping[str, Any], inputs: Sequence[Conte
         if "operator" in options:
             metadata = operator_metadata.with_operator(metadata, options["operator"])
         return operator_metadata.encode_operator_metadata(metadata)
+
+    return (lambda: iter((rewritten(),)),)
+
+
+def rewrite_schema_log(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequence[Content]:
+    """An entry of Delta's schema log with the path of its source's folder changed."""
+    (content,) = inputs
+    # Not quoted, like in operators' metadata.
+    relocation = Relocation({plain_location(old): plain_location(new) for old, new in options["mapping"]})
+
+    def rewritten() -> bytes:
+        entry = delta_schema_log.decode_schema_log(b"".join(content()))
+        return delta_schema_log.encode_schema_log(delta_schema_log.relocated(entry, relocation))
 
     return (lambda: iter((rewritten(),)),)
 
@@ -118,6 +131,7 @@ def _relocation(options: Mapping[str, Any]) -> Relocation:
 TRANSFORMS: Mapping[str, Transform] = {
     REWRITE_LOG: rewrite_log,
     REWRITE_OPERATOR_METADATA: rewrite_operator_metadata,
+    REWRITE_SCHEMA_LOG: rewrite_schema_log,
     KEEP: keep,
     REWRITE_STATE: rewrite_state,
     REWRITE_OFFSETS: rewrite_offsets,

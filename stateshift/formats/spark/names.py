@@ -10,6 +10,7 @@
     state/<op>/<p>/[<store>/]N[_<uuid>].{delta,snapshot,zip,changelog}    state     version = N
     state/<op>/<p>/[<store>/]SSTs/<no>-<uuid>.sst     state                         kind sst
     state/<op>/<p>/[<store>/]logs/<no>-<uuid>.log     state                         kind log
+    …/_schema_log_<table>/<n>                         delta-schema-log              version = n
     .<name>.crc (Hadoop)   <name>.crc (Spark 4.1+)    sidecar    kind hadoop-crc | checksum; the rest is of <name>
     .<name>.<uuid>[.TIDn].tmp                         temporary
     _stateshift/...                                   ours
@@ -28,11 +29,12 @@ from stateshift.formats import marks
 
 Area = Literal[
     "metadata", "offsets", "commits", "sources", "state", "state-metadata", "state-schema",
-    "sidecar", "temporary", "ours", "other",
+    "delta-schema-log", "sidecar", "temporary", "ours", "other",
 ]  # fmt: skip
 Kind = Literal["delta", "snapshot", "zip", "changelog", "sst", "log", "compact", "hadoop-crc", "checksum"]
 
 DEFAULT_STORE = "default"
+DELTA_SCHEMA_LOG = "_schema_log_"
 
 _STATE_FILES: dict[str, Kind] = {
     "delta": "delta",
@@ -154,6 +156,7 @@ def _schema(place: _Directory, name: str) -> CheckpointPath | None:
 
 
 _READERS = {
+    "delta-schema-log": lambda place, name: _log("delta-schema-log", place, name),
     "offsets": lambda place, name: _log("offsets", place, name),
     "commits": lambda place, name: _log("commits", place, name),
     "sources": _source,
@@ -175,6 +178,8 @@ def _directory(directory: str) -> _Directory:
             return _Directory("root")
         case [marks.FOLDER, *_]:
             return _Directory("ours")
+        case [*_, last] if last.startswith(DELTA_SCHEMA_LOG):
+            return _Directory("delta-schema-log")
         case ["offsets" | "commits" as log]:
             return _Directory(log)
         case ["sources", source, *_]:

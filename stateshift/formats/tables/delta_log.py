@@ -2,6 +2,7 @@
 
     _delta_log/<version, 20 digits>.json                                  a commit: one action a line
       {"txn":{"appId":"<query id>","version":<batch>,"lastUpdated":...}}    the one action that is read here
+    _delta_log/_staged_commits/<version>.<uuid>.json                      a commit that only the table's catalog knows
     _delta_log/<version>.checkpoint.parquet                               all actions up to that version
     _delta_log/<version>.checkpoint.<part, 10 digits>.<parts>.parquet     the same in parts
     _delta_log/<version>.checkpoint.<uuid>.json|parquet                   the same, without the files (V2)
@@ -25,6 +26,7 @@ FOLDER = "_delta_log"
 LINE_BYTES_MAX = 64 * 1024 * 1024
 
 _WHAT = "a commit of a Delta table"
+_STAGED = re.compile(r"_delta_log/_(?:staged_)?commits/([0-9]{20})\.[0-9a-fA-F-]{36}\.json")
 _COMMIT = re.compile(r"([0-9]{20})\.json")
 _CHECKPOINT = re.compile(
     r"([0-9]{20})\.checkpoint(?:\.(?P<part>[0-9]{10})\.(?P<parts>[0-9]{10})|\.(?P<uuid>[0-9a-fA-F-]{36}))?"
@@ -52,6 +54,12 @@ class CheckpointName(NamedTuple):
 def commit_version(name: str) -> int | None:
     """Return the version that the commit of this file name makes; None where it is no commit."""
     match = _COMMIT.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def staged_version(path: str) -> int | None:
+    """Return the version of a commit that is not published yet (coordinated commits); None where it is none."""
+    match = _STAGED.fullmatch(path)
     return int(match[1]) if match else None
 
 

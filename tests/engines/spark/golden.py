@@ -10,7 +10,7 @@ from stateshift.storage.protocol import Storage
 from tests.support.checkpoints import put
 
 FOLDER = Path(__file__).resolve().parents[2] / "golden"
-NAMES = tuple(sorted(str(place.parent.relative_to(FOLDER)) for place in FOLDER.glob("*/*/checkpoint")))
+NAMES = tuple(sorted(str(place.parent.relative_to(FOLDER)) for place in FOLDER.glob("spark-*/*/checkpoint")))
 
 
 def golden(name: str, keep: Callable[[str], bool] = lambda path: True) -> Storage:

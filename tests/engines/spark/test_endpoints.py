@@ -53,6 +53,17 @@ def test_a_source_is_known_by_the_shape_of_its_offset(
     assert (endpoint.kind, endpoint.replayable) == (kind, replayable)
 
 
+def test_sources_with_names_are_known_by_the_shape_of_their_offsets_as_well() -> None:
+    """The offset log of version 2 has names in the place of positions."""
+    delta = b'{"sourceVersion":1,"reservoirId":"t","reservoirVersion":3,"index":-1,"isStartingVersion":false}'
+    lines = [b"events:" + delta, b'late:{"a":{"0":3},"b":{"0":4}}', b"ticks:-"]
+    logs = {f"offsets/{batch}": HEADER.replace(b"v1", b"v2", 1) + b"\n".join(lines) for batch in (1, 2)}
+    ends = image_of(Checkpoint(), **logs).endpoints
+    assert [(end.index, end.kind) for end in ends] == [("events", "delta"), ("late", "kafka"), ("ticks", "unknown")]
+    assert ends[0].details["version"] == 3
+    assert ends[1].offsets == {"a": {0: 3}, "b": {0: 4}}
+
+
 def test_a_file_sources_places_are_decoded_and_counted_per_log() -> None:
     image = image_of(Checkpoint(inputs="hdfs://nn/in%20%25%20é"))
     assert image.endpoints[0].kind == "file"

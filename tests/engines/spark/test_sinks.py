@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from stateshift.engines.spark.sinks.kinds import named_sink
+from stateshift.engines.spark.sinks.reading import read_sink
+from stateshift.formats.tables.delta_log import commit_version, newest_checkpoint
 from stateshift.spec import SinkSpec
+from stateshift.storage.memory import MemoryDisk
+from stateshift.storage.opening import open_storage
 from stateshift.survey import SinkFacts, SinkLog
+from tests.support.checkpoints import put
+
+TABLES = Path(__file__).resolve().parents[2] / "golden" / "tables"
 
 
 @pytest.mark.parametrize(
@@ -42,3 +54,142 @@ def test_nothing_is_known_of_a_log_that_was_not_read() -> None:
     assert sink.last_batch("q") is None
     assert sink.has_batch("q", 0) is None
     assert sink.version_to_restore("q", 0) is None
+
+
+# ---- real logs --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((TABLES / "expected.json").read_text())
+    return told
+
+
+def read(kind: str, place: str, back_to: dict[str, int], **more: Any) -> SinkFacts:
+    return read_sink(SinkSpec(kind, f"file://{TABLES}/{place}", **more), open_storage, back_to)  # type: ignore[arg-type]
+
+
+def numbered(versions: dict[str, int]) -> dict[int, int]:
+    return {int(batch): version for batch, version in versions.items()}
+
+
+def test_a_delta_table_has_every_batch_as_far_back_as_is_asked_for(expected: dict[str, Any]) -> None:
+    delta = expected["delta"]
+    versions = numbered(delta["versions"])
+    whole = read("delta", "delta/sink", {delta["query"]: 0})
+    assert whole.logs == {delta["query"]: SinkLog(delta["last"], versions)}
+    since = read("delta", "delta/sink", {delta["query"]: delta["last"] - 1})
+    assert since.version_to_restore(delta["query"], delta["last"] - 1) == versions[delta["last"] - 1]
+    assert 0 not in since.logs[delta["query"]].versions, "no commit is read that nobody asked for"
+
+
+def test_a_delta_table_has_nothing_of_a_query_that_never_wrote_there(expected: dict[str, Any]) -> None:
+    assert read("delta", "delta/sink", {"another": 3}).logs == {"another": SinkLog()}
+
+
+@pytest.mark.parametrize("table", ["sink", "parts", "v2"])
+def test_a_checkpoint_tells_the_last_batch_where_its_commits_are_gone(
+    tmp_path: Path, expected: dict[str, Any], table: str
+) -> None:
+    """In one file, in parts, and as V2 writes it."""
+    shutil.copytree(TABLES / "delta" / table, tmp_path / table)
+    log = tmp_path / table / "_delta_log"
+    newest = newest_checkpoint(path.name for path in log.iterdir())
+    assert newest
+    assert (len(newest) > 1) is (table == "parts")
+    for path in log.glob("*.json"):
+        if commit_version(path.name) is not None:
+            path.unlink()
+    delta = expected["delta"]
+    app_id, versions = ("orders", delta["function"][table]) if table != "sink" else (delta["query"], delta["versions"])
+    last = max(int(batch) for batch, version in versions.items() if version <= newest[0].version)
+    found = read_sink(SinkSpec("delta", f"file://{tmp_path}/{table}"), open_storage, {app_id: 0})
+    assert found.logs == {app_id: SinkLog(last, {})}
+
+
+@pytest.mark.parametrize("table", ["parts", "v2"])
+def test_a_function_is_known_by_its_transaction_id(expected: dict[str, Any], table: str) -> None:
+    found = read("foreach-batch", f"delta/{table}", {"the query's id": 0}, transaction_id="orders")
+    versions = numbered(expected["delta"]["function"][table])
+    assert found.knows_batches is True
+    assert found.last_batch("the query's id") == max(versions)
+    assert found.version_to_restore("the query's id", 1) == versions[1]
+
+
+def test_an_iceberg_table_has_its_snapshots_batches(expected: dict[str, Any]) -> None:
+    told = expected["iceberg"]
+    versions = numbered(told["versions"])
+    assert read("iceberg", "iceberg/db/sink", {told["query"]: 0}).logs == {told["query"]: SinkLog(2, versions)}
+    named = read("iceberg", "iceberg/db/sink/metadata/v3.metadata.json", {told["query"]: 0})
+    assert named.last_batch(told["query"]) == 1
+
+
+def test_iceberg_goes_on_from_the_version_hint(tmp_path: Path, expected: dict[str, Any]) -> None:
+    """A writer puts the metadata there first, and the hint then."""
+    shutil.copytree(TABLES / "iceberg" / "db" / "sink", tmp_path / "sink")
+    metadata = tmp_path / "sink" / "metadata"
+    (metadata / "version-hint.text").write_text("2")
+    query = expected["iceberg"]["query"]
+    found = read_sink(SinkSpec("iceberg", f"file://{tmp_path}/sink"), open_storage, {query: 0})
+    assert found.last_batch(query) == 2
+    (metadata / "version-hint.text").write_text("not a number")
+    again = read_sink(SinkSpec("iceberg", f"file://{tmp_path}/sink"), open_storage, {query: 0})
+    assert again.last_batch(query) == 2
+
+
+def test_a_file_sink_has_batches_of_whoever_wrote_there(expected: dict[str, Any]) -> None:
+    found = read("file", "file/out", {"whoever": 0})
+    assert found.last_batch("whoever") == expected["file"]["last"]
+    assert found.has_batch("another", 3) is True
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [("delta", "is no Delta table"), ("iceberg", "is no Iceberg table"), ("file", "has no _spark_metadata")],
+)
+def test_a_place_that_is_no_such_sink_is_told_and_nothing_fails(tmp_path: Path, kind: str, told: str) -> None:
+    found = read_sink(SinkSpec(kind, f"file://{tmp_path}"), open_storage, {"q": 0})  # type: ignore[arg-type]
+    assert not found.read
+    assert told in (found.wrong or "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "files"),
+    [
+        ("delta", {f"_delta_log/{0:020d}.json": b'{"txn":{"appId":"q"}}'}),
+        ("delta", {f"_delta_log/{1:020d}.checkpoint.parquet": b"PAR1 and no more"}),
+        ("delta", {f"_delta_log/{1:020d}.checkpoint.parquet": b""}),
+        ("iceberg", {"metadata/v1.metadata.json": b"{"}),
+        ("iceberg", {"metadata/v1.metadata.json": b"\x1f\x8b\x08"}),
+        ("file", {"_spark_metadata/3": b"v9\n{}"}),
+        ("file", {"_spark_metadata/3": b""}),
+    ],
+)
+def test_a_damaged_log_is_told_with_its_file(kind: str, files: dict[str, bytes]) -> None:
+    storage = MemoryDisk().open("file:///lake")
+    for path, content in files.items():
+        put(storage, path, content)
+    found = read_sink(SinkSpec(kind, "file:///lake"), lambda location: storage, {"q": 0})  # type: ignore[arg-type]
+    assert not found.read
+    assert next(iter(files)) in (found.wrong or "")
+
+
+def test_commits_that_only_a_catalog_knows_are_told() -> None:
+    storage = MemoryDisk().open("file:///lake")
+    uuid = "80a083e8-7026-4e79-81be-64bd76c43a11"
+    put(storage, f"_delta_log/{3:020d}.json", b'{"txn":{"appId":"q","version":3}}')
+    put(storage, f"_delta_log/_staged_commits/{3:020d}.{uuid}.json", b"{}")
+    sink = SinkSpec("delta", "file:///lake")
+    assert read_sink(sink, lambda location: storage, {"q": 0}).last_batch("q") == 3
+    put(storage, f"_delta_log/_staged_commits/{4:020d}.{uuid}.json", b"{}")
+    assert "only the table's catalog knows" in (read_sink(sink, lambda location: storage, {"q": 0}).wrong or "")
+
+
+def test_a_checkpoint_cut_anywhere_is_told_and_nothing_fails() -> None:
+    (path,) = newest_checkpoint(p.name for p in (TABLES / "delta" / "sink" / "_delta_log").iterdir())
+    content = (TABLES / "delta" / "sink" / "_delta_log" / path.name).read_bytes()
+    for length in range(0, len(content), 997):
+        storage = MemoryDisk().open("file:///lake")
+        put(storage, f"_delta_log/{path.name}", content[:length])
+        found = read_sink(SinkSpec("delta", "file:///lake"), lambda location, kept=storage: kept, {"q": 0})
+        assert found.wrong is not None

@@ -15,6 +15,7 @@ from stateshift.engines.spark.findings.changes import of_changes
 from stateshift.engines.spark.findings.ends import of_ends, written_by
 from stateshift.engines.spark.findings.inputs import of_inputs
 from stateshift.engines.spark.findings.reach import of_reach
+from stateshift.engines.spark.findings.strangers import of_strangers
 from stateshift.engines.spark.layout import SINK_LOG, deepest_above, under
 from stateshift.engines.spark.naming import directory_of
 from stateshift.engines.spark.places import covered, needed_embedded
@@ -39,6 +40,7 @@ def of_move(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
         *_of_names(spec, job, facts),
         *_of_places(job, facts),
         *_of_data(job, facts),
+        *of_strangers(job, facts),
         *_of_batches(job, facts),
         *of_ends(facts),
         *of_room(job, facts),

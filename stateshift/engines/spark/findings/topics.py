@@ -51,8 +51,8 @@ def of_topics(wanted: Wanted, topics: Topics | None) -> Iterator[Finding]:
     if topics is None:
         yield Finding(
             "note",
-            f"whether Kafka still has the offsets of {names} was not asked: a checkpoint does not name the brokers",
-            hint='name those that the job reads afterwards: "kafka": {"bootstrap_servers": "HOST:9092"}',
+            f"whether the offsets of {names} are still there was not asked: a checkpoint does not name the brokers",
+            hint='name those of Kafka that the job reads afterwards: "kafka": {"bootstrap_servers": "HOST:9092"}',
         )
         return
     if topics.wrong is not None:

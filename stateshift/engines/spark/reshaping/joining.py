@@ -17,6 +17,7 @@ from functools import cached_property
 from shlex import quote
 
 from stateshift.engines.spark import layout
+from stateshift.formats.spark.names import classify
 from stateshift.spec import JobSpec
 from stateshift.survey import Facts, FileInfo, Finding, Image, ShardFiles, Survey
 
@@ -161,6 +162,11 @@ def _of_other(job: JobSpec, source: Survey, other: Survey) -> Iterator[Finding]:
         if ours_schemas.get(store) != their_schemas.get(store):
             yield Finding("refuse", f"{other.location}: the rows of {store} have other columns than in "
                           f"{source.location}", hint="only checkpoints of the same query are merged")  # fmt: skip
+    tracked = [path for path in theirs.needed if classify(path).area == "delta-schema-log"]
+    if tracked:
+        yield Finding("refuse", f"{other.location} has a schema log of Delta's ({tracked[0]}), which names its source "
+                      "by a number that it does not keep in a merge",
+                      hint="let the sources of one of them be other than Delta's, or start anew")  # fmt: skip
     named = [name for name in sources_of(theirs) if not name.isdecimal() and name in sources_of(ours)]
     if named:
         yield Finding("refuse", f"both have a source called {named[0]}", hint="`rename` it in one of them first")

@@ -60,6 +60,8 @@ def operators_of(asked: Asked) -> Iterator[tuple[str, Mapping[str, Any]]]:
     under = {layout.under(asked.image.path, a): layout.under(asked.image.path, b) for a, b in folders.items()}
     for path in asked.image.needed:
         place = asked.place(path)
+        if place.area == "delta-schema-log" and asked.wishes.sources:
+            yield path, {"folders": _source_folders(asked)}
         if place.area != "state-metadata":
             continue
         new = asked.wishes.operators.get(place.operator or "")
@@ -71,8 +73,24 @@ def operators_of(asked: Asked) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield path, changes
 
 
+def _source_folders(asked: Asked) -> dict[str, str]:
+    """The folders of sources that get another number or name, as Delta's schema logs name them."""
+    renamed = {f"sources/{old}": f"sources/{new}" for old, new in asked.wishes.sources.items()}
+    return {layout.under(asked.image.path, a): layout.under(asked.image.path, b) for a, b in renamed.items()}
+
+
 def paths_of(asked: Asked) -> dict[str, str | None]:
-    return {path: new for path in asked.image.needed if (new := asked.path(path)) != path}
+    moved = {path: new for path in asked.image.needed if (new := asked.path(path)) != path}
+    return moved | dict.fromkeys(_logs_of_dropped_sources(asked))
+
+
+def _logs_of_dropped_sources(asked: Asked) -> Iterator[str]:
+    """Delta's schema logs of sources that are left behind."""
+    for embedded in asked.image.embedded:
+        folder, _, source = embedded.path.rpartition("/")
+        is_of_source = folder.endswith("/sources") and asked.place(embedded.file).area == "delta-schema-log"
+        if is_of_source and source in asked.wishes.dropped_sources:
+            yield embedded.file
 
 
 def schemas_of(asked: Asked) -> Iterator[TransformShard]:

@@ -22,6 +22,8 @@ class Found:
     stores: dict[tuple[str, int, str], StoreFiles] = field(default_factory=dict)
     operator_files: dict[str, list[str]] = field(default_factory=dict)
     spark_crcs: set[str] = field(default_factory=set)
+    schema_logs: list[str] = field(default_factory=list)
+    strangers: list[FileInfo] = field(default_factory=list)
 
 
 def sorted_by_kind(files: Iterable[FileInfo], skip: int) -> Found:
@@ -29,6 +31,9 @@ def sorted_by_kind(files: Iterable[FileInfo], skip: int) -> Found:
     found = Found()
     for info in files:
         path = info.path[skip:]
+        if layout.is_strange(path):
+            found.strangers.append(info._replace(path=path))
+            continue
         if "/." in path or path.startswith("."):
             continue  # Hadoop's sidecars and leftovers of writers: half of a local checkpoint, no part of any restart
         place = classify(path)
@@ -41,6 +46,8 @@ def sorted_by_kind(files: Iterable[FileInfo], skip: int) -> Found:
             found.commits.add(place.version)
         elif area == "sources":
             found.sources.append(path)
+        elif area == "delta-schema-log":
+            found.schema_logs.append(path)
         elif area in ("state-metadata", "state-schema"):
             found.operator_files.setdefault(place.operator or "", []).append(path)
         elif place.kind == "checksum":

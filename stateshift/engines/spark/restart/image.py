@@ -25,6 +25,7 @@ from stateshift.engines.spark.restart.operators import (
     refuse_unparsable,
 )
 from stateshift.engines.spark.restart.shards import Uuids, restartable, shards_of
+from stateshift.engines.spark.restart.tracked import counted_strangers, tracked_schemas
 from stateshift.errors import MissingFile
 from stateshift.formats.marks import fence_owner
 from stateshift.formats.spark import commits as commit_format
@@ -58,6 +59,7 @@ def surveyed_image(
     if thorough and epoch is not None:
         refuse_unparsable(reading, found, epoch)
     ends = endpoints_of(reading, found.sources, lines, thorough)
+    tracked = tracked_schemas(reading, found.schema_logs)
     return Image(
         path=reading.prefix,
         name=None,
@@ -75,7 +77,7 @@ def surveyed_image(
         first_read=() if epoch is None else tuple(
             reading.path(p) for p in layout.first_read(epoch, planned if planned == epoch + 1 else None)
         ),
-        embedded=(*ends.embedded, *own_places(reading, found, epoch)),
+        embedded=(*ends.embedded, *own_places(reading, found, epoch), *tracked),
         endpoints=ends.endpoints,
         settings=settings,
         written_by=written_by(settings, bool(found.operator_files)),
@@ -85,6 +87,7 @@ def surveyed_image(
             "offsets": len(found.offsets),
             "commits": len(found.commits),
             "batch_timestamp_ms": batch_ms,
+            "strangers": counted_strangers(found.strangers),
             **({"newest": newest} if rewound else {}),
             **({"schemas": _schemas(reading, found, operators, epoch, settings)} if changes else {}),
         },
@@ -197,7 +200,7 @@ def _needed(
     there = {layout.offset_path(b) for b in found.offsets} | {layout.commit_path(b) for b in found.commits}
     there |= {layout.METADATA} if found.metadata else set()
     paths = {reading.path(path) for path in (logs & there) | set(ends.logs)}
-    paths |= {reading.path(path) for path in files_of_operators(found, epoch)}
+    paths |= {reading.path(path) for path in (*files_of_operators(found, epoch), *found.schema_logs)}
     paths |= {path for shard in shards for path in shard.files}
     crcs = {reading.path(path) for path in found.spark_crcs}
     return tuple(sorted(paths | {f"{path}.crc" for path in paths if f"{path}.crc" in crcs}))

@@ -16,6 +16,7 @@ from stateshift.formats.tables.delta_log import (
     commit_version,
     decode_transactions,
     newest_checkpoint,
+    staged_version,
 )
 from stateshift.storage.protocol import Storage
 from stateshift.survey import SinkLog
@@ -25,11 +26,17 @@ COMMITS_MAX = 4096
 
 def read_delta_log(storage: Storage, back_to: Mapping[str, int]) -> dict[str, SinkLog]:
     """Return what the table has of each application id, as far back as the batch beside it."""
-    names = [file.path.rpartition("/")[2] for file in storage.list(FOLDER) if file.path.count("/") == 1]
+    paths = [file.path for file in storage.list(FOLDER)]
+    names = [path.rpartition("/")[2] for path in paths if path.count("/") == 1]
     commits = sorted((v for name in names if (v := commit_version(name)) is not None), reverse=True)
     checkpoint = newest_checkpoint(names)
     if not commits and not checkpoint:
         raise MissingFile(f"{storage.location} is no Delta table: it has no {FOLDER}")
+    staged = max((v for path in paths if (v := staged_version(path)) is not None), default=-1)
+    if staged > max(commits, default=-1):
+        raise StorageError(f"commits of {storage.location} up to version {staged} are staged, and only the table's "
+                           "catalog knows which of them count", location=storage.location,
+                           hint="let the catalog publish them, then plan again")  # fmt: skip
     history = _History(back_to)
     checkpoint_version = checkpoint[0].version if checkpoint else -1
     for version in commits[:COMMITS_MAX]:

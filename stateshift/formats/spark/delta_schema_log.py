@@ -1,0 +1,88 @@
+"""Delta's schema tracking log below a checkpoint: which schema of its table a source reads with.
+
+    <schemaTrackingLocation>/_schema_log_<table id>[_<tracking id>]/<n>     the last one counts
+      v1
+      {"tableId":…,"deltaCommitVersion":2,"dataSchemaJson":"{…}","partitionSchemaJson":"{…}",
+       "sourceMetadataPath":"file:/checkpoint/sources/0","tableConfigurations":{…},"protocolJson":…}
+
+schemaTrackingLocation lies under the checkpoint, or is the checkpoint. sourceMetadataPath is the absolute path of the
+source's own folder, as Hadoop's Path prints it (nothing quoted), whether that folder is there or not. Delta refuses to
+start where it is another one ("The Delta source metadata path … is different from the one persisted").
+
+Source: Delta 4.0, DeltaSourceMetadataTrackingLog, PersistedMetadata. A rewrite replaces the path's text and nothing
+else.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from stateshift.errors import FormatError
+from stateshift.formats.spark.source_log import replace_token
+from stateshift.formats.spark.text import decode_object, decode_text, decode_version, number_of
+from stateshift.formats.spark.uris import Relocation
+
+VERSIONS = (1,)
+
+_WHAT = "an entry of Delta's schema log"
+# Inside of the schemas, which are JSON in a string, the quotes are escaped: this finds the real key alone.
+_PATH = re.compile(r'(?<!\\)"sourceMetadataPath"\s*:\s*("(?:[^"\\]|\\.)*")')
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaLogEntry:
+    """One entry. `text` is the JSON as it was; the other fields are read from it. `source_path` is None where the entry
+    was written before Delta kept it."""
+
+    version: int
+    text: str
+    table_id: str
+    commit_version: int
+    data_schema: str
+    source_path: str | None
+
+
+def decode_schema_log(content: bytes) -> SchemaLogEntry:
+    first, newline, rest = content.partition(b"\n")
+    version = decode_version(first, VERSIONS, _WHAT)
+    start = len(first) + 1
+    if not newline or not rest:
+        raise FormatError(f"{_WHAT} ends after its version line", None, len(content))
+    text = decode_text(rest, _WHAT, start)
+    plain = decode_object(text, _WHAT, start)
+    table_id, data_schema = plain.get("tableId"), plain.get("dataSchemaJson")
+    source_path = plain.get("sourceMetadataPath")
+    if not isinstance(table_id, str) or not isinstance(data_schema, str):
+        raise FormatError(f"{_WHAT} names no table or no schema", None, start)
+    if source_path is not None and not isinstance(source_path, str):
+        raise FormatError(f"{_WHAT}: 'sourceMetadataPath' is not text", None, start)
+    return SchemaLogEntry(
+        version=version,
+        text=text,
+        table_id=table_id,
+        commit_version=number_of(plain, "deltaCommitVersion", _WHAT, start),
+        data_schema=data_schema,
+        source_path=source_path or None,
+    )
+
+
+def encode_schema_log(entry: SchemaLogEntry) -> bytes:
+    return f"v{entry.version}\n{entry.text}".encode()
+
+
+def relocated(entry: SchemaLogEntry, relocation: Relocation) -> SchemaLogEntry:
+    """The same entry with its source's path moved; every other byte stays."""
+    if entry.source_path is None:
+        return entry
+    new = relocation.new(entry.source_path)
+    start = len(f"v{entry.version}") + 1
+    if new is None:
+        raise FormatError(
+            f"{_WHAT} names {entry.source_path}, which lies under no directory that moves",
+            None,
+            start,
+            hint="this checkpoint was copied by hand before: move it from where it was made",
+        )
+    text = replace_token(entry.text, _PATH, entry.source_path, new, start)
+    return decode_schema_log(f"v{entry.version}\n{text}".encode())
