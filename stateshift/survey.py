@@ -195,9 +195,23 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True)
+class Savable:
+    """A job that a savepoint is to be taken of. `no_canonical` is why that cannot be a canonical one; `widths` are its
+    vertices' (parallelism, max parallelism) by their names. Of one that does not run, `listed` are those that do."""
+
+    id: str
+    name: str | None = None
+    backend: str | None = None
+    no_canonical: str | None = None
+    widths: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    listed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterFacts:
     """What a cluster says of itself and of the job. `state` is a JobState's value. `host` is where it runs jobs: empty
-    for this machine, None where it does not tell. `reaches` is its word on whether it reaches the target."""
+    for this machine, None where it does not tell. `reaches` is its word on whether it reaches the target. `savable` are
+    the jobs that savepoints are to be taken of."""
 
     name: str
     kind: str
@@ -207,6 +221,7 @@ class ClusterFacts:
     findings: tuple[Finding, ...] = ()
     host: str | None = None
     reaches: bool | None = None
+    savable: tuple[Savable, ...] = ()
 
 
 class Record(NamedTuple):

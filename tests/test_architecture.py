@@ -53,7 +53,7 @@ SPARK_ROWS = (
 )
 FLINK_ROWS = (
     ("planner", "warming", "comparing", "copying", "transforms", "looks"),
-    ("findings", "deep", "differing", "exporting"),
+    ("findings", "saving", "deep", "differing", "exporting"),
     ("elements",),
     ("survey", "showing"),
     ("rescaling", "choosing"),

@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from stateshift.clusters.credentials import authentication, secret_headers
 from stateshift.clusters.flink_causes import Cause, cause_of
 from stateshift.clusters.redaction import redact
 from stateshift.clusters.rest import Refused, Service, Unanswered
 from stateshift.errors import ClusterError
+
+T = TypeVar("T")
 
 _PASSWORD: Final = "STATESHIFT_FLINK_PASSWORD"
 _CREDENTIALS: Final = (
@@ -39,17 +41,27 @@ class Asking:
         self, method: str, path: str, failed: str | None = None, hints: Mapping[int, str] | None = None, **asked: Any
     ) -> dict[str, Any]:
         """`failed` is what it means if this is refused, and `hints` the way out by HTTP's status."""
-        headers = {**secret_headers(self.options, self.cluster), **asked.pop("headers", {})}
+        asks = self._service(asked.pop("headers", {}))
+        return self._in_its_words(lambda: asks.json(method, self.place(path), **asked), failed, hints or {})
+
+    def listed(self, path: str) -> list[Any]:
+        """What answers with a list, and no object."""
+        return self._in_its_words(lambda: self._service({}).listed("GET", self.place(path)), None, {})
+
+    def _service(self, more: Mapping[str, str]) -> Service:
+        headers = {**secret_headers(self.options, self.cluster), **more}
         who = authentication(self.options, self.cluster, _PASSWORD)
-        service = Service(self.cluster, self.words, self.example, "errors", self._ways_out, self.options, headers, who,
-                          self.option)  # fmt: skip
+        return Service(self.cluster, self.words, self.example, "errors", self._ways_out, self.options, headers, who,
+                       self.option)  # fmt: skip
+
+    def _in_its_words(self, ask: Callable[[], T], failed: str | None, hints: Mapping[int, str]) -> T:
         try:
-            return service.json(method, self.place(path), **asked)
+            return ask()
         except (Refused, Unanswered) as error:
             cause = cause_of(error.told)
             if cause is None:
                 raise
-            raise self._told(error, cause, failed, hints or {}) from error
+            raise self._told(error, cause, failed, hints) from error
 
     def place(self, path: str) -> str:
         return self.url.rstrip("/") + path

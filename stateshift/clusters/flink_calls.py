@@ -15,6 +15,9 @@
     POST  /jobs/<id>/checkpoints                 202 {"request-id"}; before 1.17 there is no such page
     GET   /jobs/<id>/checkpoints/<trigger>       {"status": {"id": "COMPLETED"}, "operation": {"checkpointId"} or
                                                  {"failureCause": {"stack-trace"}}}
+    GET   /jobs/<id>/vertices/<vertex>/metrics    [{"id": "0.name.group.metric"}, ...]; empty until gathered
+    GET   /overview                              {"slots-total", "slots-available", ...}
+    GET   /jobmanager/config                     [{"key", "value"}, ...]
     GET   /jars, POST /jars/upload, POST /jars/<id>/run
     GET, PUT /jobs/<id>/resource-requirements    {"<vertex>": {"parallelism": {"lowerBound", "upperBound"}}}
 
@@ -135,6 +138,23 @@ class FlinkCalls:
         with self._read(f"/jobs/{id}/execution-result"):
             return result_of(self._known_of(id, "execution-result") or {})
 
+    def metrics(self, id: str, vertex: str) -> tuple[str, ...]:
+        """The names of what a vertex's subtasks measure; nothing as long as Flink has not gathered them."""
+        path = f"/jobs/{id}/vertices/{vertex}/metrics"
+        with self._read(path):
+            return tuple(str(one["id"]) for one in self._asking.listed(path))
+
+    def slots(self) -> tuple[int, int]:
+        """How many there are, and how many are free."""
+        with self._read("/overview"):
+            told = self._call("GET", "/overview")
+            return int(told["slots-total"]), int(told["slots-available"])
+
+    def configuration(self) -> dict[str, str]:
+        """The JobManager's own."""
+        with self._read("/jobmanager/config"):
+            return {str(one["key"]): str(one["value"]) for one in self._asking.listed("/jobmanager/config")}
+
     def trigger(self, id: str, stop: bool, body: Mapping[str, Any]) -> None:
         self._call("POST", f"/jobs/{id}/{'stop' if stop else 'savepoints'}", json=body)
 
@@ -160,6 +180,12 @@ class FlinkCalls:
         with self._read("/jars"):
             files = self._call("GET", "/jars", hints=_NO_JARS)["files"]
             return next((str(one["id"]) for one in files if one["name"] == name), None)
+
+    def jars(self) -> dict[str, str]:
+        """The id of each jar that was uploaded, and its name."""
+        with self._read("/jars"):
+            files = self._call("GET", "/jars", hints=_NO_JARS)["files"]
+            return {str(one["id"]): str(one["name"]) for one in files}
 
     def upload(self, jar: Path, name: str) -> str:
         with FileForm.of(jar, "jarfile", name, "application/x-java-archive") as form, self._read("/jars/upload"):

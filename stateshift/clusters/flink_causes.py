@@ -28,6 +28,8 @@ _UNCERTAIN = re.compile(r"Timeout|Fencing|RpcConnection|RecipientUnreachable|Rem
 _EMPTY = re.compile(r": (?:[\w$]+\.)+\w*(?:Exception|Error)$|: Caught unexpected exception")
 _FACT_MAX: Final = 500
 
+ASK_NATIVE: Final = 'ask for a native one: "stop": {"format": "native"}'
+_NO_CANONICAL: Final = f"an operator, or its state backend, writes no canonical savepoint: {ASK_NATIVE}"
 _DAMAGED = "see what it is: stateshift verify LOCATION"
 # What happened, is told by these; why, by the last.
 _RESTORING: Final = r"Could not restore (?:keyed|operator) state"
@@ -73,6 +75,7 @@ _WAYS_OUT: Final = tuple(
         r"Failed to create savepoint directory|Could not flush and close the file system output": (
             "the savepoint's directory has to be one that JobManager and TaskManagers may write to"
         ),
+        r"does not support CANONICAL savepoint": _NO_CANONICAL,
         r"Not all required tasks are currently running|is not being executed at the moment": (
             "a savepoint is taken of a job whose tasks all run: see why they do not; then: stateshift resume WORKDIR"
         ),
@@ -135,6 +138,9 @@ def cause_of(told: Any) -> Cause | None:
     if not chain:
         lines = [line for line in text.splitlines() if not _NOISE.match(line)]
         return Cause(_shown(lines[-1]), _known(lines[-1:])[1], certain=False) if lines else None
+    snapshot = next((one for one in chain if "Could not complete snapshot" in one), None)
+    if snapshot is not None and chain[-1].startswith("UnsupportedOperationException"):
+        return Cause(f"{_shown(snapshot).rstrip('.')}: {_shown(chain[-1])}", _NO_CANONICAL)
     certain = not any(_UNCERTAIN.search(one.partition(":")[0]) for one in chain)
     known, hint = _known(chain)
     if known is None or ": " not in known:

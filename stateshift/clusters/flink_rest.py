@@ -34,13 +34,14 @@ from pathlib import Path
 from typing import Any
 
 from stateshift.clusters.credentials import AUTHENTICATION
+from stateshift.clusters.flink_async import no_canonical
 from stateshift.clusters.flink_calls import FlinkCalls
 from stateshift.clusters.flink_checkpoints import end_with_checkpoint, latest_checkpoint
 from stateshift.clusters.flink_jobs import attempts, job_id, log_of, named, running_of, status_of, stillborn_of
 from stateshift.clusters.flink_rescale import rescale
 from stateshift.clusters.flink_savepoints import failed_savepoint, take_savepoint
 from stateshift.clusters.flink_submit import SUBMIT_OPTIONS, one_application, read_submit, ready
-from stateshift.clusters.flink_values import Job, is_job_id
+from stateshift.clusters.flink_values import STATES, Job, is_job_id
 from stateshift.clusters.hosts import host_of
 from stateshift.clusters.noted import Notes, reached_at, refuse_unknown
 from stateshift.clusters.options import FLAG, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS, Expected
@@ -52,6 +53,7 @@ from stateshift.clusters.protocol import (
     JobStatus,
     RunningJob,
     SavepointRequest,
+    Slots,
     StopRequest,
     Submission,
 )
@@ -210,6 +212,35 @@ class FlinkRest:
             if not calls.of_one_application:
                 raise
             return ()
+
+    def alive(self) -> tuple[RunningJob, ...]:
+        """Every job that runs there, by its id and its name."""
+        told = [(id, name, STATES.get(state, JobState.UNKNOWN)) for id, name, state in self._calls(None).jobs()]
+        return tuple(RunningJob(id, name, state) for id, name, state in told if state.alive)
+
+    def no_canonical(self, job_id: str) -> str | None:
+        """Why a canonical savepoint of this job would fail, as far as Flink tells."""
+        calls = self._calls(None)
+        job = calls.job(job_id)
+        return None if job is None else no_canonical(calls, job, self.interrupt)
+
+    def slots(self) -> Slots | None:
+        """None where its configuration cannot be read."""
+        calls = self._calls(None)
+        try:
+            configured = calls.configuration()
+        except Refused:
+            return None
+        every, free = calls.slots()
+        adaptive = configured.get("jobmanager.scheduler", "").lower() == "adaptive"
+        resources = ("kubernetes.cluster-id", "yarn.application.name", "high-availability.cluster-id.yarn")
+        target = configured.get("execution.target", "")
+        on_demand = target.startswith(("kubernetes", "yarn")) or any(key in configured for key in resources)
+        return Slots(every, free, adaptive, on_demand)
+
+    def jars(self) -> dict[str, str] | None:
+        """The id of each jar that is there, and its name."""
+        return self._calls(None).jars()
 
     def savepoint(self, request: SavepointRequest) -> str:
         return take_savepoint(self._calls(None), request, self._notes, self.interrupt)

@@ -24,15 +24,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stateshift.clusters.flink_async import no_canonical
 from stateshift.clusters.flink_calls import FlinkCalls
-from stateshift.clusters.flink_causes import cause_of
+from stateshift.clusters.flink_causes import ASK_NATIVE, Cause, cause_of
 from stateshift.clusters.flink_values import Checkpoint, Job, failed_behind
 from stateshift.clusters.noted import Notes
 from stateshift.clusters.protocol import Gone, SavepointRequest
-from stateshift.clusters.rest import Unanswered, through_outages
+from stateshift.clusters.rest import Refused, Unanswered, through_outages
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
 
+# What a savepoint is told to have ended with where a task failed meanwhile: not why.
+_GIVEN_UP = re.compile(r"Coordinator is suspending|Task has failed|was declined|Task name with subtask|job.*failing")
 _BEGINS, _ENDS = {"INITIALIZING", "CREATED"}, {"FINISHED", "CANCELED", "FAILED"}
 
 
@@ -117,7 +120,7 @@ class _Taking:
         return float(noted)
 
     def _look_after(self, since: float) -> Callable[[], str | None]:
-        attempt, asked, ended = [0], [False], list[float]()
+        attempt, asked, ended, known = [0], [False], list[float](), list[Any]()
 
         def look() -> str | None:
             told = self.calls.triggered(self.request.job_id, trigger_id(self.request.tag, attempt[0]))
@@ -125,7 +128,7 @@ class _Taking:
                 return self._with_failure(told.location, told.cause.fact)
             if told is not None and told.cause is not None:
                 if asked[0]:
-                    raise self._error(f"no savepoint was taken: {told.cause.fact}", told.cause.hint)
+                    raise self._failed(told.cause, known)
                 attempt[0] += 1  # an earlier attempt's: it was told then
                 return look()
             if told is not None:
@@ -136,11 +139,47 @@ class _Taking:
             job = self._job()
             if job.told in _BEGINS or (job.told in _ENDS and self._is_told_later(ended)):
                 return None  # it cannot be asked yet; or it has been
+            known[:] = self._exceptions()  # what comes after them is of the savepoint
             asked[0] = True  # also where the answer is lost
             self._ask(job, trigger_id(self.request.tag, attempt[0]))
             return None
 
         return look
+
+    def _failed(self, told: Cause, known: list[Any]) -> ClusterError:
+        """Of a savepoint that was not taken: what made the job's task fail, where one did, tells more than that the
+        savepoint was given up."""
+        cause, ended = told, False
+        if _GIVEN_UP.search(told.fact):
+            patience = self.calls.refresh_seconds() + 0.5  # a job that fails takes a while, and so does the page
+            cause = wait_for(lambda: self._newest(known), patience, self.interrupt) or told
+            ended = bool(wait_for(self._is_over, patience, self.interrupt))
+        after = "the job has failed with that" if ended else "the job goes on, from its last checkpoint"
+        hint = cause.hint or told.hint or "see the job's exceptions"
+        if ended:
+            checkpoint = self.calls.checkpoints(self.request.job_id).latest_checkpoint
+            left = f": its last checkpoint is {checkpoint.path}" if checkpoint and checkpoint.path else ""
+            hint = f"{hint}. {after}{left}; start it again from there, or take this back: stateshift rollback WORKDIR"
+        elif cause is not told:
+            hint = f"{hint}. {after}"
+        return self._error(f"no savepoint was taken: {cause.fact}", hint)
+
+    def _is_over(self) -> bool | None:
+        job = self.calls.job(self.request.job_id)
+        return True if job is None or job.told in ("FAILED", "CANCELED") else None
+
+    def _newest(self, known: list[Any]) -> Cause | None:
+        """Why a task of the job has failed since."""
+        exceptions = self._exceptions()
+        new = [one for one in exceptions if one not in known]
+        return cause_of(new[0].get("stacktrace")) if new else None
+
+    def _exceptions(self) -> list[dict[str, Any]]:
+        """Those that the job has had, newest first; nothing where Flink does not tell them."""
+        try:
+            return self.calls.exceptions(self.request.job_id)
+        except (Refused, Unanswered):
+            return []
 
     def _is_told_later(self, ended: list[float]) -> bool:
         """Of a job that has ended just now, somebody else of our run may have asked for what ended it since we looked;
@@ -163,10 +202,9 @@ class _Taking:
         if job.told in _ENDS:
             fact = f"{job.name} ({job.id}) is {job.told}, and no savepoint below {self.request.directory} ended it"
             raise self._error(fact, "take its last retained checkpoint, or a savepoint that there is, as its image")
-        backend = str(self.calls.settings(job.id).get("state_backend", ""))
-        if "forst" in backend.lower() and not self.request.native:
-            fact = f"{job.name} keeps its state in ForSt, which writes no canonical savepoint: asked for one, it fails"
-            raise self._error(fact, "ask for a native one; nothing was stopped")
+        why = no_canonical(self.calls, job, self.interrupt) if not self.request.native else None
+        if why is not None:
+            raise self._error(f"{why}: asked for one, it fails", f"{ASK_NATIVE}; nothing was stopped")
         if self.request.drain and not self.request.stop:
             raise self._error("only a job that is stopped can be drained", "stop it, or do not drain it")
 

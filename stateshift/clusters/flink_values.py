@@ -13,7 +13,7 @@ from typing import Any, Final
 from stateshift.clusters.flink_causes import Cause, cause_of
 from stateshift.clusters.protocol import JobState
 
-_STATES: Final[Mapping[str, JobState]] = {
+STATES: Final[Mapping[str, JobState]] = {
     "INITIALIZING": JobState.QUEUED,
     "CREATED": JobState.QUEUED,
     "RUNNING": JobState.RUNNING,
@@ -49,11 +49,12 @@ class Job:
     vertices: tuple[Vertex, ...] = ()
     now: int = 0  # by the JobManager's clock, in milliseconds
     scheduler: str | None = None
+    started: int | None = None  # by the same clock
 
     @property
     def state(self) -> JobState:
         waits = self.told == "RUNNING" and self.vertices and all(v.state in _WAITING for v in self.vertices)
-        return JobState.QUEUED if waits else _STATES.get(self.told, JobState.UNKNOWN)
+        return JobState.QUEUED if waits else STATES.get(self.told, JobState.UNKNOWN)
 
     @property
     def runs(self) -> bool:
@@ -102,7 +103,9 @@ def job_of(told: Mapping[str, Any]) -> Job:
         for v in told["vertices"]
     )
     scheduler = told.get("schedulerType")
-    return Job(str(told["jid"]), str(told["name"]), str(told["state"]), vertices, int(told["now"]), scheduler)
+    begun = [int(v["start-time"]) for v in told["vertices"] if v.get("start-time") is not None]
+    started = max(begun, default=None)  # of the part that was started last: after a failure, all are anew
+    return Job(str(told["jid"]), str(told["name"]), str(told["state"]), vertices, int(told["now"]), scheduler, started)
 
 
 def checkpoints_of(told: Mapping[str, Any]) -> Checkpoints:

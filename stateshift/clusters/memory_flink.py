@@ -4,6 +4,8 @@
     cluster.run("orders", "orders-id")   a job that somebody else started; its id is what it is known by
     lose_savepoints(n)                   the next n savepoints are taken, and the answer is lost
     fails_behind                         why a job that is to stop fails once its savepoint is whole
+    only_native                          why its jobs write no canonical savepoint; `natives`: what was asked for
+    settings, vertices                   of its jobs; `places` and `uploaded` are its slots and its jars
     cluster.complete                     () -> where the checkpoint is that the job completes now; `latest` the last one
 
 A job that is restored has completed a checkpoint as soon as somebody asks.
@@ -22,6 +24,7 @@ from stateshift.clusters.protocol import (
     JobStatus,
     RunningJob,
     SavepointRequest,
+    Slots,
     StopRequest,
     Submission,
 )
@@ -35,6 +38,12 @@ class MemoryFlink(MemoryCluster):
         self.epoch = 1_000
         self.latest: str | None = None
         self.fails_behind: str | None = None
+        self.only_native: str | None = None
+        self.natives: list[bool] = []
+        self.settings: dict[str, object] = {}
+        self.vertices: dict[str, tuple[str, int, int]] = {}
+        self.places: Slots | None = None
+        self.uploaded: dict[str, str] | None = None
         self.complete: Callable[[], str] | None = None
         self._take = take
         self._lost = 0
@@ -49,9 +58,28 @@ class MemoryFlink(MemoryCluster):
     def running(self, job: str) -> tuple[RunningJob, ...]:
         with self._lock:
             found = [one for one in self.jobs if job in (one.status.id, one.job)]
-            return tuple(RunningJob(one.status.id or "", one.job, one.status.state) for one in found)
+            return tuple(
+                RunningJob(one.status.id or "", one.job, one.status.state, self.settings, self.vertices)
+                for one in found
+            )
+
+    def alive(self) -> tuple[RunningJob, ...]:
+        with self._lock:
+            alive = [one for one in self.jobs if one.status.state.alive]
+            return tuple(RunningJob(one.status.id or "", one.job, one.status.state) for one in alive)
+
+    def no_canonical(self, job_id: str) -> str | None:
+        return self.only_native
+
+    def slots(self) -> Slots | None:
+        return self.places
+
+    def jars(self) -> dict[str, str] | None:
+        return self.uploaded
 
     def savepoint(self, request: SavepointRequest) -> str:
+        self.natives.append(request.native)
+
         def take() -> str:
             location = f"{request.directory}/savepoint-{len(self.savepoints) + 1}"
             self._take(location)

@@ -123,6 +123,17 @@ class RunningJob:
     lasting: bool | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """Where a cluster's jobs run: how many places there are and how many are free. `adaptive`: a job begins with fewer
+    than it asked for. `on_demand`: more are made when they are needed."""
+
+    all: int
+    free: int
+    adaptive: bool = False
+    on_demand: bool = False
+
+
 class Gone(ClusterError):
     """A cluster of one application went with its job before it could say where the job's last image is. `since` is when
     we began, in seconds since 1970; `image` is one that it has completed for sure, and there may be a later one."""

@@ -59,13 +59,22 @@ class Service:
 
     def json(self, method: str, url: str, **asked: Any) -> dict[str, Any]:
         """The object in the answer."""
+        told: dict[str, Any] = self._told(dict, method, url, **asked)
+        return told
+
+    def listed(self, method: str, url: str, **asked: Any) -> list[Any]:
+        """The list in the answer."""
+        told: list[Any] = self._told(list, method, url, **asked)
+        return told
+
+    def _told(self, kind_of_answer: type, method: str, url: str, **asked: Any) -> Any:
         answer = self._asked(method, url, **asked)
         try:
             told = answer.json()
         except ValueError:
             told = None
         status = answer.status_code
-        if status < 300 and isinstance(told, dict):
+        if status < 300 and isinstance(told, kind_of_answer):
             return told
         if status < 300 or (status < 500 and not isinstance(told, dict) and status not in (401, 403, 404)):
             kind = answer.headers.get("Content-Type", "no content type")

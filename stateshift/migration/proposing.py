@@ -15,7 +15,7 @@ from stateshift.clusters.protocol import Cluster, JobState, JobStatus, RunningJo
 from stateshift.engines.registry import Engine, engine
 from stateshift.errors import Complaint, JournalError, MissingFile, PlanError, SpecError
 from stateshift.estimating import estimated, probe
-from stateshift.migration import preflight
+from stateshift.migration import preflight, running_jobs
 from stateshift.migration.brought import Arrivals, with_arrivals
 from stateshift.migration.doors import Doors
 from stateshift.migration.together import cuts_of, waves
@@ -318,6 +318,8 @@ def _cluster_facts(
     cluster = doors.open_cluster(spec.cluster(name), workdir)
     if not running:
         found, host = _findings_of_target(cluster), cluster.host(job.connection)
+        here = doors.open_cluster(spec.cluster(job.source_cluster), workdir) if job.source_cluster else None
+        found += running_jobs.findings_of_target(cluster, job, here)
         reaches = cluster.reaches(job.destination)
         return ClusterFacts(name, cluster.kind, cluster.version(), "unknown", None, found, host, reaches)
     ids = {"job_ids": list(job.flink.job_ids)} if job.flink is not None and job.flink.job_ids else {}
@@ -328,7 +330,10 @@ def _cluster_facts(
         status = replace(status, state=JobState.ABSENT)  # somebody has looked, and says that it is stopped
     if job.mode == "warm" and job.takes_savepoints:
         found += _findings_of_checkpoints(cluster, job)
-    return ClusterFacts(name, cluster.kind, cluster.version(), str(status.state), status.id, found)
+    savable = running_jobs.savable_jobs(cluster, job)
+    return ClusterFacts(
+        name, cluster.kind, cluster.version(), str(status.state), status.id, found, savable=savable
+    )
 
 
 def _findings_of_target(cluster: Cluster) -> tuple[Finding, ...]:

@@ -31,6 +31,7 @@ WAIVERS = (
     *("paths-stay", "older-target", "zip-format", "operators-stay"),
     *("permission", "space", "target-reach", "lost-offsets", "other-records", "list-state", "kryo", "job-stopped"),
     "sink-ahead",
+    "free-slots",
 )
 
 Mode = Literal["move", "fork", "warm"]

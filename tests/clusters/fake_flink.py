@@ -50,6 +50,8 @@ class FakeJob:
     born: bool = True  # it came as far as having tasks
     lingers: int = 0  # times it is still told to run after it was stopped
     ends_as: str = ""
+    asks_async: bool = False  # its state (V2)
+    fails_with: str = ""  # the stack of its task, when a savepoint of it is given up
     result: str = ""  # the stack that it has failed with
 
     def checkpointed(self, id: int, path: str, kind: str = "CHECKPOINT", triggered: int = 0) -> None:
@@ -86,6 +88,8 @@ class FakeFlink(StandIn):
     miscounts: int = 0
     checkpoints: list[dict[str, Any]] = field(default_factory=list)  # that were asked for
     slots: int = 8
+    configured: dict[str, str] = field(default_factory=dict)
+    gathers: int = 0  # how many questions about metrics that takes
     initializes: int = 0  # how many questions about a job that is INITIALIZING that takes
     faulty: str = "/run"
     now: Iterator[int] = field(default_factory=lambda: count(1_000))
@@ -104,6 +108,10 @@ class FakeFlink(StandIn):
                     return 200, {"flink-version": self.version, "refresh-interval": 200, "features": {}}
                 case (_, ["jars", *rest]) if self.takes_jars:
                     return self._jars(rest, body)
+                case ("GET", ["overview"]):
+                    return 200, {"slots-total": self.slots, "slots-available": self.slots}
+                case ("GET", ["jobmanager", "config"]):
+                    return 200, [{"key": key, "value": value} for key, value in self.configured.items()]
                 case ("GET", ["jobs", "overview"]):
                     every = [*self.jobs.values()][::-1]
                     return 200, {"jobs": [{"jid": j.id, "name": j.name, "state": j.state} for j in every]}
@@ -171,6 +179,14 @@ class FakeFlink(StandIn):
             self.jobs[id].restored = {"id": 7, "external_path": path, "is_savepoint": True}
         return None
 
+    def _measured(self, job: FakeJob, vertex: str) -> list[str]:
+        """Of a job that asks its state asynchronously, once that was gathered."""
+        if self.gathers > 0:
+            self.gathers -= 1
+            return []
+        own = ["0.orders_count.asyncStateProcessing.numInFlightRecords"] if job.asks_async and vertex == COUNT else []
+        return ["0.busyTimeMsPerSecond", *own]
+
     def _job(self, method: str, id: str, rest: list[str], body: Any) -> tuple[int, Any]:
         job = self.jobs.get(id)
         if job is not None and self.initializes and job.state == "INITIALIZING":
@@ -219,6 +235,8 @@ class FakeFlink(StandIn):
                 ended = job.state in ENDED
                 status = {"status": {"id": "COMPLETED" if ended else "IN_PROGRESS"}}
                 return 200, {**status, "job-execution-result": {"id": id, **failed} if ended else None}
+            case ("GET", ["vertices", vertex, "metrics"]):
+                return 200, [{"id": name} for name in self._measured(job, vertex)]
             case (_, ["exceptions"]):
                 common = {"timestamp": 1795333803008, "taskName": "count (1/2)"}
                 return 200, {"exceptionHistory": {"entries": [{"stacktrace": e, **common} for e in job.exceptions]}}
@@ -275,6 +293,8 @@ class FakeFlink(StandIn):
     def _taken(self, job: FakeJob, stop: bool, body: dict[str, Any]) -> dict[str, Any]:
         if self.fails:
             why = self.fails.popleft()
+            if job.fails_with:
+                job.exceptions.insert(0, job.fails_with)
             failed = "java.util.concurrent.CompletionException"
             return {"failure-cause": {"class": failed, "stack-trace": stack(failed, why)}}
         directory = body.get("targetDirectory" if stop else "target-directory", "file:/savepoints")

@@ -16,10 +16,10 @@ import pytest
 
 from stateshift.clusters.flink_savepoints import cautions, lies_below, trigger_id
 from stateshift.clusters.opening import open_cluster
-from stateshift.clusters.protocol import SavepointCluster, SavepointRequest
+from stateshift.clusters.protocol import SavepointCluster, SavepointRequest, Slots
 from stateshift.errors import ClusterError, Interrupted
 from stateshift.spec.model import ClusterSpec
-from tests.clusters.fake_flink import FakeFlink, FakeJob, serving
+from tests.clusters.fake_flink import FakeFlink, FakeJob, serving, stack
 from tests.clusters.faulty_server import Fault
 
 ID = "a" * 32
@@ -354,3 +354,81 @@ def _until(look: Callable[[], bool], seconds: float = 5.0) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+@pytest.mark.parametrize("gathers", [0, 5])
+def test_a_job_that_asks_its_state_asynchronously_is_asked_for_no_canonical_savepoint(
+    server: FakeFlink, job: FakeJob, tmp_path: Path, gathers: int
+) -> None:
+    """It fails with the attempt, whatever its state backend. It is known by what its operator measures."""
+    job.asks_async, server.gathers = True, gathers
+    why = "'orders_count' of orders asks its state asynchronously"
+    with pytest.raises(ClusterError, match=why) as raised:
+        cluster(server, tmp_path).savepoint(STOP)
+    assert '"stop": {"format": "native"}' in str(raised.value.hint)
+    assert server.asked == []
+    assert why in str(cluster(server, tmp_path).no_canonical(ID))  # type: ignore[attr-defined]
+    cluster(server, tmp_path).savepoint(replace(STOP, native=True))
+    assert [body["formatType"] for _, body in server.asked] == ["NATIVE"]
+
+
+def test_a_flink_before_2_has_no_asynchronous_state(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+    job.asks_async, server.version = True, "1.20.5"
+    assert cluster(server, tmp_path).no_canonical(ID) is None  # type: ignore[attr-defined]
+
+
+SUSPENDING = "org.apache.flink.runtime.checkpoint.CheckpointException: Checkpoint Coordinator is suspending."
+NOT_YET = (
+    "java.io.IOException: Could not perform checkpoint 13 for operator orders count (1/2)#0.",
+    "org.apache.flink.runtime.checkpoint.CheckpointException: Could not complete snapshot 13 for operator orders count",
+    "java.lang.UnsupportedOperationException: Not supported yet.",
+)
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "FAILED"])
+def test_what_made_the_job_fail_is_told_of_a_savepoint_that_was_given_up(
+    server: FakeFlink, job: FakeJob, tmp_path: Path, state: str
+) -> None:
+    """Flink itself says of it that the coordinator is suspending, which is no reason."""
+    server.fails.append(SUSPENDING)
+    job.exceptions, job.fails_with = [stack(EXPIRED)], stack(*NOT_YET)
+    if state == "FAILED":
+        job.ends_as, job.lingers = "FAILED", 7
+    with pytest.raises(ClusterError) as raised:
+        cluster(server, tmp_path).savepoint(STOP)
+    fact, hint = raised.value.fact, str(raised.value.hint)
+    assert "Could not complete snapshot 13 for operator orders count: Not supported yet" in fact
+    assert '"stop": {"format": "native"}' in hint
+    assert ("rollback" in hint, "chk-1" in hint) == (state == "FAILED", state == "FAILED")
+    assert "resume" not in hint
+
+
+def test_an_exception_from_before_is_not_the_reason(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+    server.fails.append(SUSPENDING)
+    job.exceptions = [stack(*NOT_YET)]
+    with pytest.raises(ClusterError, match="no savepoint was taken: Checkpoint Coordinator is suspending"):
+        cluster(server, tmp_path).savepoint(STOP)
+
+
+@pytest.mark.parametrize(
+    ("configured", "told"),
+    [
+        ({}, Slots(8, 8)),
+        ({"jobmanager.scheduler": "Adaptive"}, Slots(8, 8, adaptive=True)),
+        ({"execution.target": "kubernetes-session"}, Slots(8, 8, on_demand=True)),
+        ({"kubernetes.cluster-id": "a"}, Slots(8, 8, on_demand=True)),
+    ],
+)
+def test_a_cluster_tells_its_slots_and_whether_there_may_be_more(
+    server: FakeFlink, tmp_path: Path, configured: dict[str, str], told: Slots
+) -> None:
+    server.configured = configured
+    assert cluster(server, tmp_path).slots() == told  # type: ignore[attr-defined]
+
+
+def test_a_cluster_tells_the_jobs_and_the_jars_that_are_there(server: FakeFlink, job: FakeJob, tmp_path: Path) -> None:
+    server.begin("b" * 32, "payments", state="FINISHED")
+    server.jars["1_orders.jar"] = "orders.jar"
+    opened: Any = cluster(server, tmp_path)
+    assert [(one.id, one.name) for one in opened.alive()] == [(ID, "orders")]
+    assert opened.jars() == {"1_orders.jar": "orders.jar"}

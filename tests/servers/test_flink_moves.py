@@ -241,3 +241,21 @@ def test_taken_back_the_old_job_goes_on_from_its_savepoint(ground: Ground) -> No
     running = [job["name"] for job in ground.here.running()]
     assert running == ["orders"]
     ground.goes_on("orders")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb", "forst"])
+def test_a_job_that_asks_its_state_asynchronously_is_moved_by_a_native_savepoint(ground: Ground, backend: str) -> None:
+    """Asked for a canonical one, it fails (seen of 2.3.0): the plan says so, and nobody asks."""
+    settings = ("--flink.state.backend.type", backend)
+    job = ground.here.run("jobs.AsyncCount", *ground.arguments("orders"), *settings, parallelism=2)
+    until(lambda: len(ground.written("orders")) > 100)
+    words = {**ground.submit("orders", *settings), "entry_class": "jobs.AsyncCount"}
+    asked = ground.job("orders", job, submit=words, source_submit=words)
+    refused = ground.said("plan", ground.spec({**asked, "stop": {"format": "canonical"}}), code=4)
+    assert "writes no canonical savepoint: asked for one, the job fails" in json.dumps(refused)
+    planned = ground.said("plan", ground.spec(asked))
+    assert "its savepoint is taken in the native format" in json.dumps(planned)
+    report = ground.applied(ground.spec(asked))
+    assert report["state"] == "finished"
+    ground.goes_on("orders")

@@ -1,4 +1,4 @@
-"""Flink's jobs of tests/flink/jobs, compiled against a distribution, and a plain client of a cluster's REST API.
+"""Flink's jobs of tests/flink/jobs and jobs-2, compiled against a distribution, and a plain client of Flink's REST API.
 
     jar(lib) -> Path                        compiled once for each distribution; skipped where there is no javac
     cluster = Cluster(url, lib)
@@ -36,6 +36,7 @@ import pytest
 from tests.support.servers import Servers, downloads
 
 JOBS = Path(__file__).resolve().parents[1] / "flink" / "jobs"
+JOBS_OF_2 = JOBS.with_name("jobs-2")  # what Flink 1.x does not know
 SECONDS_MAX = 120.0
 ENDED = ("FINISHED", "FAILED", "CANCELED", "SUSPENDED")
 _open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
@@ -56,7 +57,8 @@ class Refused(Exception):
 
 
 def jar(lib: Path) -> Path:
-    sources = sorted(JOBS.glob("*.java"))
+    newer = any(dist.name.startswith("flink-dist-2.") for dist in lib.glob("flink-dist-*.jar"))
+    sources = [*sorted(JOBS.glob("*.java")), *(sorted(JOBS_OF_2.glob("*.java")) if newer else ())]
     sign = sha256(b"".join(source.read_bytes() for source in sources) + str(lib).encode()).hexdigest()[:16]
     made = Path(tempfile.gettempdir()) / f"stateshift-flink-jobs-{os.getuid()}" / f"{sign}.jar"
     if made.exists():

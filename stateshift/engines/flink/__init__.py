@@ -1,7 +1,7 @@
 """Flink: savepoints and checkpoints surveyed, read as entries, verified and rewritten, without a JVM.
 
     planner, transforms       the plan of a job, and the pure transforms that it names
-    findings                  what a person should know first: refusals, warnings, notes
+    findings, saving          what a person should know first  |  in which format a savepoint is taken
     choosing, editing         which operators of which images go along, and what becomes of the metadata
     rescaling, loose          keyed state for other subtasks or key groups  |  what belongs to no key, dealt anew
     survey, operators         what is there: files, operators, states, how evenly key groups are filled

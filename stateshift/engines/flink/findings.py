@@ -21,8 +21,14 @@ from stateshift.survey import ClusterFacts, Facts, Finding, Image, Survey
 KRYO = "KryoSerializerSnapshot"
 # The clusters that can be asked for savepoints, and for a job's progress since.
 ASKABLE = ("flink_rest", "memory")
+LISTED_MAX = 8  # jobs that a hint names
 # What `transform` may ask of a Flink image.
 CHANGES = ("drop", "rename", "merge", "convert", "rescale", "repair", "union")
+_INSTEAD = {
+    "repartition": '{"kind": "rescale", "parallelism": 4, "max_parallelism": 128} is what repartitions keyed state',
+    "split": '"operators": [...] of each job says which operators it takes',
+    "compact": 'a savepoint has no chain of changes: "stop": {"format": "canonical"}',
+}
 
 
 def waived(finding: Finding, names: tuple[str, ...]) -> Finding:
@@ -84,12 +90,11 @@ def of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             '"existing_savepoint_paths"',
         )
     elif cluster is not None and cluster.state not in ("running", "unknown"):
+        what = "no savepoint can be taken" if job.mode != "warm" else "it cannot be followed"
         yield Finding(
             "refuse",
-            f"{', '.join(job.flink.job_ids)} on {cluster.name}: {cluster.state}, and no savepoint can be taken"
-            if job.mode != "warm"
-            else f"{', '.join(job.flink.job_ids)} on {cluster.name}: {cluster.state}, and cannot be followed",
-            hint='name the savepoint it ended with in "existing_savepoint_paths"',
+            f"{', '.join(job.flink.job_ids)} on {cluster.name}: {cluster.state}, and {what}",
+            hint=f'{_running_there(cluster)}; or name the savepoint it ended with in "existing_savepoint_paths"',
         )
     ours = newest_for(cluster.version) if cluster is not None else None
     written = newest_for(asked_version(job)) or ours
@@ -125,6 +130,15 @@ def of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _running_there(cluster: ClusterFacts) -> str:
+    """Which jobs could be meant instead."""
+    listed = list(dict.fromkeys(name for one in cluster.savable for name in one.listed))
+    if not listed:
+        return f"no job runs on {cluster.name}"
+    more = f" and {len(listed) - LISTED_MAX} more" if len(listed) > LISTED_MAX else ""
+    return f'jobs that run there, for "job_ids": {", ".join(listed[:LISTED_MAX])}{more}'
+
+
 def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
     if image.details.get("drained"):
         yield Finding(
@@ -150,10 +164,11 @@ def _of_image(survey: Survey, image: Image) -> Iterator[Finding]:
 def of_changes(job: JobSpec) -> Iterator[Finding]:
     for change in job.transform:
         if change["kind"] not in CHANGES:
+            instead = f"{_INSTEAD[change['kind']]}; " if change["kind"] in _INSTEAD else ""
             yield Finding(
                 "refuse",
                 f"a Flink image cannot be changed by {change['kind']!r}",
-                hint=f"what can be asked for: {', '.join(CHANGES)}; and \"operators\" keeps some",
+                hint=f"{instead}what can be asked for: {', '.join(CHANGES)}; and \"operators\" keeps some",
             )
     if _only(job, "convert", "flink"):
         yield Finding("refuse", "a Flink image is converted for a Flink", hint='{"kind": "convert", "flink": "1.20"}')
@@ -235,8 +250,8 @@ def _of_dealing(deal: Dealing) -> Iterator[Finding]:
         yield Finding(
             "refuse",
             f"operator {operator} {what}: {why}",
-            hint="take a canonical savepoint of the job; or leave out what cannot be changed: Flink itself deals out "
-            "state for any parallelism up to the max parallelism",
+            hint='take a canonical savepoint of the job ("stop": {"format": "canonical"}); or leave out what cannot be '
+            "changed: Flink itself deals out state for any parallelism up to the max parallelism",
         )
     for one in deal.anew:
         if len(one.sources) > 1:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from stateshift import plain
-from stateshift.engines.flink import layout
+from stateshift.engines.flink import layout, saving
 from stateshift.engines.flink.choosing import (
     Choice,
     Dealing,
@@ -174,7 +174,7 @@ def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
             stop=cancel is None and job.moves,
             cancel=bool(cancel),
             drain=bool(job.stop.get("drain", False)),
-            native=job.stop.get("format", "canonical") == "native",
+            native=saving.is_native(job, facts, job_id),
             seconds_max=float(job.stop.get("seconds_max", patience)),
             restart=again.options if again else None,
             restart_environment=again.environment if again else {},
@@ -187,7 +187,8 @@ def halt_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
 
 def _of_taking(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     """What can be said before there is a savepoint."""
-    found = [*of_taking(job, facts), *of_target(job, facts), *of_changes(job), *of_clusters(facts)]
+    found = [*of_taking(job, facts), *saving.findings(job, facts), *of_target(job, facts), *of_changes(job),
+             *of_clusters(facts)]  # fmt: skip
     yield from (waived(finding, job.waive) for finding in found)
 
 
@@ -199,6 +200,7 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     choice = chosen(job, surveys)
     deal = dealing(job, surveys, choice)
     found = of_move(job, facts, surveys, choice, _taken_by_others(spec, job), deal)
+    found += tuple(waived(one, job.waive) for one in saving.of_parallelism(job, surveys, choice, deal))
     if any(finding.level == "refuse" for finding in found):
         return _plan(job, facts, (), found)
     epoch = max(metadata_of(survey.images[0]).checkpoint_id for survey in surveys)
