@@ -59,7 +59,7 @@ FLINK_ROWS = (
     ("rescaling", "choosing"),
     ("entries", "operators", "databases", "keyed_entries", "frames"),
     ("editing", "reading", "folders"),
-    ("places", "layout", "loose", "keys"),
+    ("places", "layout", "loose", "keys", "obstacles"),
 )
 ENGINE_ROW_OF = {
     engine: {part: number for number, parts in enumerate(rows) for part in parts}

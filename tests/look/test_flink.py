@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from stateshift import look
+from stateshift.engines.registry import FLINK
 from stateshift.errors import PlanError
 from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.protocol import Storage
@@ -99,3 +100,44 @@ def test_an_image_is_equal_to_itself_and_no_image_of_spark_s(disk: MemoryDisk) -
     disk.open("file:///spark").write("metadata", lambda: iter((b"v1",)))
     with pytest.raises(PlanError, match="holds no Flink image"):
         look.diff(location, "file:///spark", disk.open)
+
+
+HELD = [name for name in golden.NAMES if "/kinds-" in name and "shares" in golden.told(name).get("held", {})]
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_lists_unions_and_broadcast_state_of_usual_types_are_decoded(name: str) -> None:
+    """Compressed ones too, in whichever version's way."""
+    disk = MemoryDisk()
+    location = golden.write(disk, name)
+    held = golden.told(name)["held"]
+    shown: dict[str, list[look.ShownEntry]] = {}
+    for entry in look.entries(location, disk.open, limit=1000):
+        shown.setdefault(entry.store, []).append(entry)
+    assert {str(entry.value) for entry in shown["shared"]} == set(held["shares"]["shared"])
+    assert {entry.value for entry in shown["union"]} == set(held["shares"]["union"])
+    assert all(set(entry.key) == {"index"} for entry in shown["shared"] + shown["union"])
+    assert {entry.key["key"]: str(entry.value) for entry in shown["rules"]} == held["rules"]["rules"]
+    assert {(entry.key["key"], entry.value) for entry in shown["same"]} == {("constant", 42)}
+
+
+def test_what_is_not_held_is_shown_as_a_digest_and_not_as_its_bytes() -> None:
+    disk = MemoryDisk()
+    location = golden.write(disk, "flink-2.3.0/count-unaligned")
+    in_flight = [entry for entry in look.entries(location, disk.open) if entry.store == "in flight"]
+    assert in_flight
+    assert all(set(entry.value) == {"digest"} for entry in in_flight)
+
+
+@pytest.mark.parametrize("case", ["sql-canonical-hashmap", "sql-native-incremental", "sql-plan"])
+@pytest.mark.parametrize("version", ["1.15.4", "2.3.0"])
+def test_what_is_said_of_the_keys_of_sql_is_true(disk: MemoryDisk, case: str, version: str) -> None:
+    """They are Flink's own rows, no code of the job's; and a canonical savepoint has the same."""
+    location = golden.write(disk, f"flink-{version}/{case}")
+    _, survey = FLINK.survey(location, disk.open, changes=({"kind": "rescale", "max_parallelism": 32},))
+    found = survey.images[0].details["rigid"].values()
+    assert found
+    assert {obstacle.fact for obstacle in found} == {
+        "its keys are rows of Flink SQL (RowData), which are not hashed here"
+    }
+    assert not any("canonical" in obstacle.hint for obstacle in found)

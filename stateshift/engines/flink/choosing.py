@@ -23,6 +23,7 @@ from typing import Any
 
 from stateshift.engines.flink.editing import Taken
 from stateshift.engines.flink.loose import LOOSE, RAW, handles_of, why_not
+from stateshift.engines.flink.obstacles import CANONICAL, Obstacle
 from stateshift.engines.flink.places import Places, located
 from stateshift.formats.flink.metadata import Metadata, OperatorState
 from stateshift.formats.flink.operator_handles import BROADCAST
@@ -185,7 +186,7 @@ class Dealing:
 
     anew: tuple[Anew, ...]
     max_parallelism: int | None
-    wrong: tuple[tuple[str, str, str], ...] = ()
+    wrong: tuple[tuple[str, str, Obstacle], ...] = ()
 
     @property
     def by_source(self) -> Mapping[tuple[int, str], Anew]:
@@ -195,7 +196,7 @@ class Dealing:
 def dealing(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Dealing:
     change = changed(job, "rescale")
     found: list[Anew] = []
-    wrong: list[tuple[str, str, str]] = []
+    wrong: list[tuple[str, str, Obstacle]] = []
     for new, sources in _made_of(choice.taken).items():
         united = len(sources) > 1
         if not change and not united:
@@ -211,9 +212,12 @@ def dealing(job: JobSpec, surveys: Sequence[Survey], choice: Choice) -> Dealing:
         if anew is None:
             most = change.get("max_parallelism", operators[0].max_parallelism)
             if operators[0].parallelism > most:
-                wrong.append((new, _RESCALED, f"it has {operators[0].parallelism} subtasks, more than {most}"))
+                fact = f"it has {operators[0].parallelism} subtasks, more than {most}"
+                wrong.append((new, _RESCALED, Obstacle(fact)))
             continue
-        why = _cannot(operators, anew, change) or blocked or (stuck if anew.loose else None)
+        why = _cannot(operators, anew, change) or blocked
+        if why is None and stuck is not None and anew.loose:
+            why = Obstacle(stuck)
         if why is None:
             found.append(anew)
         else:
@@ -263,19 +267,25 @@ def _anew(
     return Anew(new, sources, wanted, most, tuple(sorted({role for role, _ in held})) if moves else ())
 
 
-def _cannot(operators: Sequence[OperatorState], anew: Anew, change: Mapping[str, Any]) -> str | None:
+def _cannot(operators: Sequence[OperatorState], anew: Anew, change: Mapping[str, Any]) -> Obstacle | None:
     subtasks = [subtask for operator in operators for subtask in operator.subtasks or ()]
     if anew.parallelism > anew.max_parallelism:
-        return f"it has {anew.parallelism} subtasks, more than {anew.max_parallelism} key groups"
+        return Obstacle(f"it has {anew.parallelism} subtasks, more than {anew.max_parallelism} key groups")
     if any(subtask.inputs or subtask.outputs for subtask in subtasks):
-        return "records were in flight to it, which only Flink can deal out"
+        return Obstacle("records were in flight to it, which only Flink can deal out", CANONICAL)
     if any(operator.subtasks is None for operator in operators) or any(subtask.finished for subtask in subtasks):
-        return "some of its subtasks have finished"
+        return Obstacle("some of its subtasks have finished")
     groups = sorted({operator.max_parallelism for operator in operators})
     if len(groups) > 1 and not change.get("max_parallelism"):
-        return f"it has {' and '.join(map(str, groups))} key groups: a rescale to one max_parallelism makes them equal"
+        return Obstacle(
+            f"it has {' and '.join(map(str, groups))} key groups",
+            '{"kind": "rescale", "max_parallelism": N} makes them equal',
+        )
     if len([operator for operator in operators if operator.coordinator is not None]) > 1:
-        return "each has a coordinator with a state of its own, of which Flink restores one: rename one of them"
+        return Obstacle(
+            "each has a coordinator with a state of its own, of which Flink restores one",
+            'rename one of them: {"kind": "rename", "of": "that savepoint", "operators": {"old": "new"}}',
+        )
     return None
 
 

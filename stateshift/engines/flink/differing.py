@@ -28,7 +28,7 @@ from stateshift.errors import PlanError
 from stateshift.formats.blocks import Block, block_of
 from stateshift.formats.flink.metadata import OperatorState
 
-SEPARATOR = b"\0"
+PREFIX = 4  # bytes that say which store a key is of
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,8 @@ class _Comparing:
         self._states = [side.operators.get(operator) for side in sides]
         self._name = next(side.names[operator] for side in sides if operator in side.names)
         self._counts: dict[str, Counts] = {}
+        self._numbers: dict[str, int] = {}
+        self._stores: list[str] = []
         self._showers = [Shower(state, side.streams) for state, side in zip(self._states, sides, strict=True) if state]
 
     def run(self) -> None:
@@ -112,11 +114,18 @@ class _Comparing:
                 found = keyed_pairs_of(state, side.streams)
             for store, pairs in found:
                 self._counts.setdefault(store, Counts(self._name, store))
-                before = store.encode() + SEPARATOR
+                before = self._number(store)
                 yield number, block_of((before + key, value) for key, value in pairs)
 
     def _count(self, key: bytes) -> Counts:
-        return self._counts[key.partition(SEPARATOR)[0].decode()]
+        return self._counts[self._stores[int.from_bytes(key[:PREFIX], "big")]]
+
+    def _number(self, store: str) -> bytes:
+        """What stands in front of a store's keys: names of states may hold any character."""
+        number = self._numbers.setdefault(store, len(self._numbers))
+        if number == len(self._stores):
+            self._stores.append(store)
+        return number.to_bytes(PREFIX, "big")
 
     def _tell(self, one: Matched) -> None:
         """`removed` is what only the first side has."""
@@ -133,7 +142,7 @@ class _Comparing:
         setattr(counts, change, getattr(counts, change) + 1)
         if shown >= self._show:
             return
-        store, raw = counts.store, key.partition(SEPARATOR)[2]
+        store, raw = counts.store, key[PREFIX:]
         shower = self._showers[-1 if before is None else 0]
         values = [None if value is None else shower.value(store, value) for value in (before, after)]
         self._found.shown.append(Difference(self._name, store, change, shower.key(store, raw), *values))

@@ -3,7 +3,7 @@
     operator | store (the state's name) | shard (the subtask) | key | value
 
 In JSON lines, keys and values are JSON. A Parquet or an Arrow file has one schema, and what a state's key looks like
-only its serializers know: there they are the same JSON as text. What takes the job's own classes is shown as its bytes.
+only its serializers know: there they are the same JSON as text. What is not decoded is shown as its bytes.
 """
 
 from __future__ import annotations

@@ -249,9 +249,8 @@ def _of_dealing(deal: Dealing) -> Iterator[Finding]:
     for operator, what, why in deal.wrong:
         yield Finding(
             "refuse",
-            f"operator {operator} {what}: {why}",
-            hint='take a canonical savepoint of the job ("stop": {"format": "canonical"}); or leave out what cannot be '
-            "changed: Flink itself deals out state for any parallelism up to the max parallelism",
+            f"operator {operator} {what}: {why.fact}",
+            hint=why.hint,
         )
     for one in deal.anew:
         if len(one.sources) > 1:

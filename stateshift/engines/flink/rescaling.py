@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 from stateshift.engines.flink.entries import in_file_order, is_canonical, sections_of, uncompressed
 from stateshift.engines.flink.keys import hash_of, hashable, key_of, shown
 from stateshift.engines.flink.loose import RAW, Held, Joined, handles_of, joined
+from stateshift.engines.flink.obstacles import CANONICAL, Obstacle
 from stateshift.engines.flink.reading import Streams
 from stateshift.errors import FormatError, Incompatible
 from stateshift.formats.flink.key_groups import (
@@ -37,17 +38,18 @@ from stateshift.formats.flink.key_groups import (
     key_group,
     prefix_bytes,
 )
-from stateshift.formats.flink.keyed_handles import KeyGroups
+from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle, KeyGroups
 from stateshift.formats.flink.keyed_state import Header, StateInfo, decode_header, encode_section, entries
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.formats.flink.operator_handles import Partitioned
-from stateshift.formats.flink.serializers import Serializer
+from stateshift.formats.flink.serializers import snapshot_name
 from stateshift.storage.protocol import CHUNK, Content
 
 if TYPE_CHECKING:
     from stateshift.formats.sorting import Scratch
 
 _COMPRESSED_AT = 4  # behind the version
+ROW_DATA = "RowDataSerializer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +93,24 @@ class _File:
             yield group, part[1] - part[0]
 
 
-def why_not(operator: OperatorState, streams: Streams, max_parallelism: int, united: bool = False) -> str | None:
+def why_not(
+    operator: OperatorState, streams: Streams, max_parallelism: int, united: bool = False
+) -> Obstacle | None:
     """What keeps an operator's keyed state from being cut, united with another's, or dealt."""
     handles = [s.managed_keyed for s in operator.subtasks or () if s.managed_keyed is not None]
     if any(s.raw_keyed is not None for s in operator.subtasks or ()):
-        return "it has raw keyed state, which only its own code can divide"
-    if not all(isinstance(handle, KeyGroups) for handle in handles):
-        return "its state lies in files of RocksDB, or in a changelog"
+        return Obstacle("it has raw keyed state, which only its own code can divide")
     dealt = max_parallelism != operator.max_parallelism
+    for handle in handles if dealt else ():
+        header = _any_header(handle, streams)
+        if header is not None and not hashable(header.key):
+            return Obstacle(_of_keys(header))
+    if not all(isinstance(handle, KeyGroups) for handle in handles):
+        return Obstacle("its state lies in files of RocksDB, or in a changelog", CANONICAL)
     for handle in handles if dealt or united else ():
         assert isinstance(handle, KeyGroups)
-        if _first(handle) is None:
-            continue
-        if not is_canonical(handle, streams):
-            return "only its serializers can tell the entries of the hashmap backend apart"
-        header = _header(handle, streams)
-        if dealt and header is not None and not hashable(header.key):
-            return f"its keys are hashed by code of the job's ({_words(header.key)})"
+        if _first(handle) is not None and not is_canonical(handle, streams):
+            return Obstacle("it is in the hashmap backend's own format, which is not taken apart", CANONICAL)
     return None
 
 
@@ -391,5 +394,23 @@ def _header(handle: KeyGroups, streams: Streams) -> Header | None:
     return decode_header(streams.head(handle.stream, first), first) if handle.stream is not None and first else None
 
 
-def _words(serializer: Serializer | None) -> str:
-    return serializer.name if serializer is not None else "of a class that is not known here"
+def _any_header(handle: KeyedHandle | None, streams: Streams) -> Header | None:
+    """The header of a handle's states, whichever backend wrote it."""
+    match handle:
+        case KeyGroups():
+            return _header(handle, streams)
+        case Incremental(meta=meta) if meta is not None:
+            return decode_header(streams.head(meta, meta.size), meta.size)
+        case Changelog(bases=bases):
+            return next(filter(None, (_any_header(base, streams) for base in bases)), None)
+    return None
+
+
+def _of_keys(header: Header) -> str:
+    """What is said of keys that cannot be hashed here. Whose class hashes them, only a known serializer tells."""
+    name = snapshot_name(header.unknown) if header.unknown else header.key.name if header.key else ""
+    if name == ROW_DATA:
+        return "its keys are rows of Flink SQL (RowData), which are not hashed here"
+    if not name:
+        return "its keys are of a serializer that is not known here, and are not hashed"
+    return f"its keys are written by {name}, and are not hashed here"

@@ -16,6 +16,7 @@ from typing import Any
 from stateshift.engines.flink import layout
 from stateshift.engines.flink.folders import image_folder, images_below
 from stateshift.engines.flink.loose import LOOSE
+from stateshift.engines.flink.obstacles import Obstacle
 from stateshift.engines.flink.operators import operators_of, sections_in
 from stateshift.engines.flink.places import Places, absolute_places, moved_folders, root_of
 from stateshift.engines.flink.reading import METADATA_MAX, Streams, decoded
@@ -138,7 +139,7 @@ def _asked(metadata: Metadata, streams: Streams, changes: Sequence[Mapping[str, 
     of their operator state begin."""
     asked = {change["kind"]: change for change in changes}
 
-    def blocked(most: int | None, united: bool) -> dict[str, str]:
+    def blocked(most: int | None, united: bool) -> dict[str, Obstacle]:
         found = {o.id.hex(): why_not(o, streams, most or o.max_parallelism, united) for o in metadata.operators}
         return {operator: why for operator, why in found.items() if why is not None}
 

@@ -199,7 +199,7 @@ def test_an_operator_of_two_images_becomes_one_where_their_keys_differ(
 
 @pytest.mark.parametrize(("case", "why"), [
     ("kinds-compressed-rocksdb", "operator state is compressed"),
-    ("count-native-hashmap", "only its serializers can tell"),
+    ("count-native-hashmap", "hashmap backend's own format"),
     ("count-native-rocksdb", "files of RocksDB"),
 ])  # fmt: skip
 def test_what_cannot_become_one_is_refused_before_anything_is(ground: Ground, case: str, why: str) -> None:
@@ -343,10 +343,10 @@ def assert_owned(disk: MemoryDisk, location: str, parallelism: int | None) -> No
 
 @pytest.mark.parametrize(("case", "change", "why"), [
     ("count-native-rocksdb", {"parallelism": 3}, "files of RocksDB"),
-    ("count-native-hashmap", {"max_parallelism": 32}, "only its serializers"),
+    ("count-native-hashmap", {"max_parallelism": 32}, "hashmap backend's own format"),
     ("count-changelog-memory", {"parallelism": 1}, "a changelog"),
     ("count-canonical-hashmap", {"parallelism": 9}, "more than 8 key groups"),
-    ("sql-canonical-hashmap", {"max_parallelism": 32}, "hashed by code of the job's"),
+    ("sql-canonical-hashmap", {"max_parallelism": 32}, r"rows of Flink SQL \(RowData\)"),
 ])  # fmt: skip
 def test_state_that_cannot_be_dealt_out_is_refused_with_the_reason(
     ground: Ground, case: str, change: dict[str, int], why: str
