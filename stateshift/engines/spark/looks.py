@@ -22,7 +22,12 @@ def entries(storage: Storage, survey: Survey, limit: int) -> Iterator[ShownEntry
 def judged(
     storage: Storage, survey: Survey, image: Image, where: str, thorough: bool, fleet: Readers | None
 ) -> Judged:
+    from stateshift.engines.spark.restart.old_state import refused_since_3
+    from stateshift.engines.spark.restart.strangers import strangers
+
     found, epochs = [*_told(where, image)], image.epochs
+    found += [Finding("warn", fact) for fact in refused_since_3(image.operators, image.settings)]
+    found += strangers(survey.files, image)
     if thorough:
         from stateshift.engines.spark.deep import everything, unchecked
 

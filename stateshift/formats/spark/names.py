@@ -107,7 +107,7 @@ def _sidecar(name: str, path: str) -> CheckpointPath:
 
 
 def _log(area: Area, place: _Directory, name: str) -> CheckpointPath | None:
-    number = _number(name)
+    number = _number(name.removeprefix("+"))  # as Java reads a number: Spark takes `+9` for batch 9
     return None if number is None else CheckpointPath(area, version=number)
 
 

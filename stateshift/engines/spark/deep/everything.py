@@ -7,6 +7,7 @@
     a join's indexes        are as many as its counts say, without a gap                         joins
     every checksum          of either kind fits the file beside it                               sidecars
     a snapshot              is what the changes before it come to, where they are still there    snapshots
+    a damaged snapshot      can be done without from Spark 4.2 on, or not (a note)               repairs
     every SST               is named by some snapshot; those that are not are counted (a note)   sidecars
 
 A finding names the file and where in it; offsets in state files are those of the decompressed bytes. Where the newest
@@ -19,7 +20,7 @@ from collections.abc import Collection, Iterator
 from itertools import groupby, islice
 
 from stateshift.engines.spark import decoding, layout
-from stateshift.engines.spark.deep import sidecars, snapshots
+from stateshift.engines.spark.deep import repairs, sidecars, snapshots
 from stateshift.engines.spark.deep.joins import Join
 from stateshift.engines.spark.deep.rowcheck import RowCheck
 from stateshift.engines.spark.deep.tally import Tally
@@ -58,10 +59,14 @@ def findings_of(storage: Storage, survey: Survey, image: Image) -> Iterator[Find
     where all are seen."""
     told = {finding.path for finding in image.findings if finding.level == "refuse"}
     tallies: dict[snapshots.Place, Tally] = {}
+    damaged = {path for path in told if path is not None}
     for finding in _read(storage, survey, image, tallies=tallies):
+        if finding.level == "refuse" and finding.path is not None:
+            damaged.add(finding.path)
         if finding.path is None or finding.path not in told:
             yield finding
     yield from snapshots.findings(storage, survey, image, tallies)
+    yield from repairs.repairs(storage, survey, image, damaged)
 
 
 def works(storage: Storage, image: Image, found: Collection[Finding]) -> tuple[int, ...]:

@@ -41,24 +41,24 @@ def place_of(shard: ShardFiles) -> Place:
 def findings(storage: Storage, survey: Survey, image: Image, tallies: Mapping[Place, Tally]) -> Iterator[Finding]:
     """A warning for every snapshot that a restart begins with, and that its changes contradict. `tallies` are of the
     entries that a restart finds; shards without one could not be read."""
-    stores = _stores(survey, image)
+    stores = stores_of(survey, image)
     for shard in image.shards:
         store = stores.get(place_of(shard))
         if store is None or not shard.files or store.uses_uuids:
             continue
         snapshot = next((v for v, path in store.snapshots.items() if path == shard.files[0]), None)
-        older = _older(storage, store, snapshot[0]) if snapshot else ()
+        older = older_files(storage, store, snapshot[0]) if snapshot else ()
         if older and not _agree(storage, image, shard, older, tallies.get(place_of(shard))):
             yield from _compared(storage, image, shard, older)
 
 
-def _older(storage: Storage, store: StoreFiles, version: int) -> tuple[str, ...]:
+def older_files(storage: Storage, store: StoreFiles, version: int) -> tuple[str, ...]:
     """The files that come to the version without its snapshot; none where one of them is missing."""
-    del store.snapshots[version, ""]
+    store.snapshots.pop((version, ""), None)
     if not store.snapshots and min((v for v, _ in store.changes), default=2) > 1:
         return ()
     try:
-        found = chain(store, version, lambda path: _ssts(storage, path), lambda path: ())
+        found = chain(store, version, lambda path: ssts_of(storage, path), lambda path: ())
     except (FormatError, MissingFile):
         return ()
     return () if found.missing else found.files
@@ -100,12 +100,12 @@ def _compared(storage: Storage, image: Image, shard: ShardFiles, older: tuple[st
         )
 
 
-def _ssts(storage: Storage, path: str) -> tuple[str, ...]:
+def ssts_of(storage: Storage, path: str) -> tuple[str, ...]:
     folder = path.rpartition("/")[0]
     return tuple(f"{folder}/SSTs/{t.stored}" for t in rocksdb.decode_zip(storage.read(path, ZIP_MAX)).tables)
 
 
-def _stores(survey: Survey, image: Image) -> Mapping[Place, StoreFiles]:
+def stores_of(survey: Survey, image: Image) -> Mapping[Place, StoreFiles]:
     """The image's state files by store, with the paths of the listing."""
     start = f"{image.path}/" if image.path else ""
     found: dict[Place, StoreFiles] = {}

@@ -1,5 +1,7 @@
 """What the target's Spark cannot read of an image, though everything else fits: refused before anything moves. Pure.
 
+    state from before 3.0        not from 3.0 on, where a join is no inner one, or decimals are summed: cannot be known,
+                                 and is refused unless it is waived
     operators                    transformWithState is of 4.0, dropDuplicatesWithinWatermark of 3.5,
                                  applyInPandasWithState of 3.4: no older Spark has them
     join state format 3, 4       4.1 on, 4.3 on; an older one takes the setting for invalid, and 4.2 stops with "State
@@ -23,6 +25,7 @@ from dataclasses import dataclass, replace
 
 from stateshift.engines.spark.reshaping.wishes import Wishes
 from stateshift.engines.spark.reshaping.zip_format import target_version
+from stateshift.engines.spark.restart.old_state import refused_since_3
 from stateshift.engines.spark.restart.operators import PROVIDER
 from stateshift.formats.spark.offsets import PARTITIONS
 from stateshift.spec import JobSpec
@@ -65,6 +68,7 @@ def of_versions(job: JobSpec, wishes: Wishes, facts: Facts) -> Iterator[Finding]
     target = Target(version, parts)
     for image in facts.source.images:
         name = image.name or image.path or facts.source.location
+        yield from _of_age(image, name, target)
         yield from _of_operators(image, name, target)
         if image.settings.get(NAMED_SOURCES) == "true" and parts < (4, 2):
             fact = f"{name} has an offset log of version 2, which Spark {version} does not read"
@@ -75,6 +79,18 @@ def of_versions(job: JobSpec, wishes: Wishes, facts: Facts) -> Iterator[Finding]
         if "RocksDB" in image.settings.get(PROVIDER, ""):
             yield from _of_format(job, wishes, image, name, target)
             yield from _of_files(wishes, image, name, target)
+
+
+def _of_age(image: Image, name: str, target: Target) -> Iterator[Finding]:
+    if target.parts < (3, 0):
+        return
+    for fact in refused_since_3(image.operators, image.settings):
+        yield Finding(
+            "refuse",
+            f"{name}: {fact}",
+            waive="old-state",
+            hint='where it is an inner join, and no decimals are summed, "waive": ["old-state"]',
+        )
 
 
 def _of_operators(image: Image, name: str, target: Target) -> Iterator[Finding]:
