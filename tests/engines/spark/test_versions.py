@@ -10,6 +10,7 @@ import pytest
 from stateshift.engines.spark import survey
 from stateshift.survey import ClusterFacts, Facts
 from tests.formats.golden import CASES
+from tests.support.checkpoints import Checkpoint, put
 from tests.support.ground import Ground, empty, plan_of, spec_of
 
 COMPACT = [{"kind": "compact"}]
@@ -70,3 +71,30 @@ def test_a_version_that_cannot_read_it_is_refused_by_name(
 ) -> None:
     found = refusals(tmp_path, case, version, changes)
     assert told in found if told else found == ""
+
+
+def of_2_4() -> dict[str, bytes]:
+    """A checkpoint with the settings that Spark 2.4 kept in the offset log."""
+    conf = b'{"spark.sql.shuffle.partitions":"2","spark.sql.streaming.multipleWatermarkPolicy":"min"}'
+    files = Checkpoint().files()
+    for path in [path for path in files if path.startswith("offsets/")]:
+        version, _, *sources = files[path].split(b"\n")
+        header = b'{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":%b}' % conf
+        files[path] = b"\n".join((version, header, *sources))
+    return files
+
+
+@pytest.mark.parametrize(
+    ("version", "waive", "level"), [("3.5.9", [], "refuse"), ("3.5.9", ["old-state"], "warn"), (None, [], None)]
+)
+def test_state_from_before_3_0_is_refused_by_a_later_spark_unless_that_is_waived(
+    tmp_path: Path, version: str | None, waive: list[str], level: str | None
+) -> None:
+    storage = Ground(tmp_path).open("file:///here/orders")
+    for path, content in of_2_4().items():
+        put(storage, path, content)
+    cluster = ClusterFacts("theirs", "command", version, "absent", None, ())
+    facts = Facts(survey.survey(storage), empty(), at=1e12, target_cluster=cluster)
+    plan = plan_of(spec_of(storage.location, waive=[*waive, "paths-stay", "older-target"]), facts)
+    told = [finding.level for finding in plan.findings if "SPARK-31894" in finding.message]
+    assert told == ([level] if level else [])
