@@ -127,11 +127,12 @@ def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]], only: str | None = No
 
 def _engine(location: str, terminal: Terminal, only: str | None) -> str:
     """Whose image lies there. What is none is for the plan to say."""
-    from stateshift.engines.registry import recognised
+    from stateshift.engines.registry import folder_meant, recognised
     from stateshift.errors import PlanError
     from stateshift.storage import locations
 
-    found = recognised(terminal.opening()(locations.normal(location, os.getcwd())))
+    opening = terminal.opening()
+    found = recognised(opening(folder_meant(locations.normal(location, os.getcwd()), opening)))
     if only is not None and found is not None and found != only:
         hint = f"stateshift inspect {quote(location)}"
         raise PlanError(f"{location} holds no image of {only.capitalize()}", hint=hint)

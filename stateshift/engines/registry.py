@@ -234,6 +234,7 @@ def recognised(storage: Storage) -> str | None:
 
 def found_at(location: str, opening: Opening, thorough: bool = False) -> tuple[Engine, Storage, Survey]:
     """What is at a location, by the first engine that finds an image there, or else the last."""
+    location = folder_meant(location, opening)
     for one in _likeliest_first(opening(location)):
         storage, survey = one.survey(location, opening, thorough)
         if survey.images:
@@ -249,7 +250,7 @@ def _likeliest_first(storage: Storage) -> list[Engine]:
 def shown_by(*locations: str, opening: Opening) -> Engine:
     """Whose image lies there; of several, that of the last engine, which refuses what is not its own. What is no
     image is for the first to refuse."""
-    names = {recognised(opening(location)) for location in locations}
+    names = {recognised(opening(folder_meant(location, opening))) for location in locations}
     return next((one for one in reversed(list(ENGINES.values())) if one.name in names), SPARK)
 
 
@@ -262,6 +263,15 @@ def decoded_file(storage: Storage, name: str, location: str, opening: Opening) -
 def is_whole(name: str) -> bool:
     """Whether a single file says what its whole folder is."""
     return any(name == one.begins_with and one.file is None for one in ENGINES.values())
+
+
+def folder_meant(location: str, opening: Opening) -> str:
+    """The folder that a single file stands for, where it says what its whole folder is; else the location itself."""
+    if not is_whole(location.rstrip("/").rpartition("/")[2]):
+        return location
+    from stateshift.engines.singles import folder_of_single
+
+    return folder_of_single(location, opening)
 
 
 def engine(name: str) -> Engine:

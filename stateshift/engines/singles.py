@@ -21,3 +21,10 @@ def single(location: str, opening: Callable[[str], Storage]) -> tuple[Storage, s
         return (storage, name) if storage.stat(name) is not None else None
     except StorageError:
         return None
+
+
+def folder_of_single(location: str, opening: Callable[[str], Storage]) -> str:
+    """The folder that a single file lies in; of what is no file, the location itself."""
+    if single(location, opening) is None:
+        return location
+    return locations.parent(locations.normal(location, os.getcwd()))

@@ -21,6 +21,8 @@ from stateshift.spec.parts import name_of, named, read_part
 from stateshift.spec.place import Place
 from stateshift.spec.values import Reader
 
+METADATA = "_metadata"
+
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
@@ -108,6 +110,7 @@ _SWITCHES = (
 def _flink_job(
     reader: Reader, place: Place, places: Mapping[str, Place], values: dict[str, Any], dialect: Dialect
 ) -> JobSpec:
+    _name_folders(values)
     own = [key for key in JOB.all if key.of is FlinkJob and key.name in values]
     flink: dict[str, Any] = {str(key.field): values[key.name] for key in own}
     source, switch = values.get("checkpoint_location"), flink.get("from_existing_savepoint")
@@ -127,6 +130,33 @@ def _flink_job(
         values["source_cluster"] = rest_name(flink["host"], flink["port"])
     _set_ends(reader, place, places, values, existing)
     return _job_spec(values, FlinkJob(**flink))
+
+
+def _name_folders(values: dict[str, Any]) -> None:
+    """A savepoint may be named by its `_metadata`, as for Flink itself: its folder is meant."""
+    for name in ("checkpoint_location", "remote_location", "new_savepoint_path"):
+        if isinstance(values.get(name), str):
+            values[name] = folder_meant(values[name])
+    for name in ("existing_savepoint_paths", "merge_jobs"):
+        if isinstance(values.get(name), tuple):
+            values[name] = tuple(map(folder_meant, values[name]))
+    values["transform"] = tuple(_with_folders(change) for change in values.get("transform") or ())
+
+
+def _with_folders(change: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(change)
+    if isinstance(found.get("of"), str):
+        found["of"] = folder_meant(found["of"])
+    for name in ("locations", "files"):
+        if isinstance(found.get(name), list | tuple):
+            found[name] = type(found[name])(folder_meant(one) for one in found[name])
+    return found
+
+
+def folder_meant(location: str) -> str:
+    """The folder of a savepoint that is named by its `_metadata`."""
+    plain = location.rstrip("/")
+    return plain.removesuffix(f"/{METADATA}") if plain.endswith(f"/{METADATA}") else location
 
 
 def rest_name(host: str, port: int) -> str:

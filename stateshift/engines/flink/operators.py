@@ -1,5 +1,5 @@
 """What an image says of each of its operators: ids, parallelism, where its state lies, which states it has, and how
-evenly its key groups are filled. States are read from the header of one subtask's file; no state itself is.
+evenly its key groups are filled. States are read from the headers of the subtasks' files; no state itself is.
 
     Operator.stores     one a role: keyed, operator, raw keyed, raw operator, channels, coordinator
     Operator.details    max_parallelism, finished, states, key_groups: {count, empty, bytes: {min, median, max}}
@@ -14,12 +14,19 @@ from typing import Any
 
 from stateshift.engines.flink.reading import Streams
 from stateshift.errors import FormatError, StorageError
-from stateshift.formats.flink.keyed_handles import SAVEPOINT_KEY_GROUPS, Changelog, Incremental, KeyedHandle, KeyGroups
+from stateshift.formats.flink.keyed_handles import (
+    SAVEPOINT_KEY_GROUPS,
+    Changelog,
+    Incremental,
+    KeyedHandle,
+    KeyGroups,
+    MemoryDelta,
+)
 from stateshift.formats.flink.keyed_state import StateInfo, decode_header, find_serializers, sections
 from stateshift.formats.flink.metadata import Metadata, OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import MODES
 from stateshift.formats.flink.references import Reference, references
-from stateshift.formats.flink.stream_handles import StreamHandle, files_of
+from stateshift.formats.flink.stream_handles import Inline, StreamHandle, files_of
 from stateshift.survey import Operator, Store
 
 HEADER_MAX = 1 << 20
@@ -54,11 +61,31 @@ def _operator(operator: OperatorState, held: list[Reference], streams: Streams) 
 def _stores(operator: OperatorState, held: list[Reference]) -> Iterator[Store]:
     for role in ROLES[:-1]:
         streams = {reference.stream for reference in held if reference.role == role}
-        if streams:
+        changes = _changes_in_metadata(operator, role)
+        if streams or changes:
             files = {file.path for stream in streams for file in files_of(stream)}
-            yield Store(role, len(files), sum(stream.size for stream in streams))
+            yield Store(role, len(files), sum(stream.size for stream in streams) + sum(map(len, changes)))
     if operator.coordinator is not None:
         yield Store("coordinator", 0, operator.coordinator.size)
+
+
+def _changes_in_metadata(operator: OperatorState, role: str) -> list[bytes]:
+    """What a changelog holds in the metadata itself, which is state as well."""
+    found: list[bytes] = []
+    for subtask in operator.subtasks or ():
+        handle = {"keyed": subtask.managed_keyed, "raw keyed": subtask.raw_keyed}.get(role)
+        for delta in _memory_deltas(handle):
+            found += [content for _, content in delta.changes]
+    return found
+
+
+def _memory_deltas(handle: KeyedHandle | None) -> Iterator[MemoryDelta]:
+    match handle:
+        case MemoryDelta():
+            yield handle
+        case Changelog(bases=bases, deltas=deltas):
+            for inner in (*bases, *deltas):
+                yield from _memory_deltas(inner)
 
 
 def _backend(subtasks: tuple[SubtaskState, ...], streams: Streams) -> str | None:
@@ -94,26 +121,31 @@ def is_hashmap(handle: KeyGroups, streams: Streams) -> bool:
 
 
 def _read_headers(subtasks: tuple[SubtaskState, ...], streams: Streams) -> dict[str, Any]:
-    """States and the serializers they were written with, of the first subtask that has any."""
+    """States of all subtasks, and the serializers they were written with.
+
+    Headers of one size are taken for one: where there are hundreds of subtasks, each would be a read of its own."""
     states: list[StateInfo] = []
-    serializers: tuple[str, ...] = ()
+    serializers: set[str] = set()
+    seen: set[int | None] = set()
     keyed = (header for subtask in subtasks for header in _headers(subtask.managed_keyed))
     for stream, size in keyed:
+        if size in seen and not isinstance(stream, Inline):
+            continue
         with suppress(FormatError, StorageError):
             content = streams.head(stream, size or HEADER_MAX)
             states += decode_header(content, size).states
-            serializers = find_serializers(content)
-            break
+            serializers.update(find_serializers(content))
+            seen.add(size)
     states += _operator_states(subtasks)
-    return {"states": [_told(state) for state in states], "serializers": list(serializers)}
+    told = {(state.name, state.kind): _told(state) for state in reversed(states)}
+    return {"states": list(reversed(told.values())), "serializers": sorted(serializers)}
 
 
 def _operator_states(subtasks: tuple[SubtaskState, ...]) -> Iterator[StateInfo]:
     for subtask in subtasks:
-        if subtask.managed_operator is not None and subtask.managed_operator.states:
+        if subtask.managed_operator is not None:
             for state in subtask.managed_operator.states:
                 yield StateInfo(state.name, "operator", MODES[state.mode])
-            break
 
 
 def _headers(handle: KeyedHandle | None) -> Iterator[tuple[StreamHandle, int | None]]:

@@ -22,13 +22,14 @@ from stateshift.engines.flink.places import Places, absolute_places, moved_folde
 from stateshift.engines.flink.reading import METADATA_MAX, Streams, decoded
 from stateshift.engines.flink.rescaling import heads_of, why_not
 from stateshift.engines.looks import Opening
+from stateshift.engines.singles import folder_of_single
 from stateshift.errors import FormatError
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.metadata import Metadata, OperatorState
 from stateshift.formats.flink.properties import Properties, decode_properties
 from stateshift.formats.flink.references import references
 from stateshift.formats.flink.stream_handles import AbsoluteFile, RelativeFile, Segment, files_of
-from stateshift.formats.flink.versions import WRITTEN_BY
+from stateshift.formats.flink.versions import WRITTEN_BY, is_before_promised
 from stateshift.storage import locations
 from stateshift.storage.protocol import Storage
 from stateshift.survey import EmbeddedPath, FileInfo, Finding, Image, ShardFiles, Survey
@@ -40,6 +41,8 @@ Listing = dict[str, FileInfo]  # by path
 
 def survey(location: str, opening: Opening, changes: Sequence[Mapping[str, Any]] = ()) -> tuple[Storage, Survey]:
     """The image at a location, and the storage that the survey is of."""
+    if location.endswith(f"/{layout.METADATA}") or location == layout.METADATA:
+        location = folder_of_single(location, opening)
     storage = opening(location)
     folder = image_folder(storage)
     if folder is None:
@@ -301,6 +304,13 @@ def _wrong(
 
 
 def _notes(storage: Storage, at: str, metadata: Metadata, places: Places) -> Iterator[Finding]:
+    if is_before_promised(metadata):
+        yield Finding(
+            "note",
+            "written by a Flink before 1.15: that it can be read is not promised; it is read as far as its format is "
+            "known",
+            hint="a savepoint taken with Flink 1.15 or newer is read whole",
+        )
     location = locations.join(storage.location, at)
     absolute = sum(absolute_places(metadata).values())
     if places.moved is not None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from stateshift.errors import Incompatible
+from stateshift.formats.flink.keyed_handles import Incremental, KeyGroups
 from stateshift.formats.flink.metadata import NAMES_FROM, PROPERTIES_FROM, Metadata, OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import KINDS_FROM, ChannelHandle, expanded
 
@@ -28,6 +29,8 @@ READ_BY = {
     (2, 2): 6,
     (2, 3): 6,
 }
+PROMISED_FROM = 3  # Flink 1.11 to 1.15 write this version
+OLD_TAGS = (3, 5)  # handles of key groups and of RocksDB's files up to Flink 1.14
 WRITTEN_BY = {2: "Flink 1.3 to 1.10", 3: "Flink 1.11 to 1.15", 4: "Flink 1.16 to 1.20", 5: "Flink 2.0",
               6: "Flink 2.1 to 2.3", 7: "a Flink newer than 2.3"}  # fmt: skip
 
@@ -46,6 +49,15 @@ def newest_for(text: str | None) -> int | None:
     if found is None:
         return None
     return READ_BY.get(found) or (3 if found < (1, 15) else max(READ_BY.values()))
+
+
+def is_before_promised(metadata: Metadata) -> bool:
+    """Whether a Flink before 1.15 wrote it: by its version, or by a handle that 1.15 has in another form."""
+    if metadata.version < PROMISED_FROM:
+        return True
+    subtasks = (subtask for operator in metadata.operators for subtask in operator.subtasks or ())
+    handles = (handle for subtask in subtasks for handle in (subtask.managed_keyed, subtask.raw_keyed))
+    return any(isinstance(handle, KeyGroups | Incremental) and handle.tag in OLD_TAGS for handle in handles)
 
 
 def converted(metadata: Metadata, version: int, properties: bytes = b"") -> Metadata:
