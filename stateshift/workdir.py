@@ -2,6 +2,7 @@
 
     WORKDIR/
       spec.json        the spec as it was given (our dialect)
+      corrected.json   the same with another `submit`, where `resume --spec` brought one
       journal          one record a line, each on disk before the next effect
       plans/0.json …   the adopted plans, each on disk before the record that adopts it
       report.json      the last report
@@ -32,8 +33,8 @@ from stateshift.plan import Plan, decode_plan, encode_plan
 from stateshift.private_files import make_folder, open_private
 from stateshift.steering import Steering
 
-OURS = frozenset({"spec.json", "proposal.json", "journal", "plans", "jobs", "steer", "held", "live.json", "report.json",
-                  "report.html", "fleet.log", "clusters", "lost+found"})  # fmt: skip
+OURS = frozenset({"spec.json", "corrected.json", "proposal.json", "journal", "plans", "jobs", "steer", "held",
+                  "live.json", "report.json", "report.html", "fleet.log", "clusters", "lost+found"})  # fmt: skip
 
 
 class FileLines:

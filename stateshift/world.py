@@ -116,6 +116,21 @@ class Listings:
 
 
 @dataclass(frozen=True)
+class Correction:
+    """How a job is to be started instead of as its plan says, in which `before` stands. `resume --spec` brings it."""
+
+    before: Mapping[str, Any]
+    options: Mapping[str, Any]
+    environment: Mapping[str, str]
+    seconds_max: float
+
+    def applied(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """What a plan says, with what was corrected; what an engine has added to it stays."""
+        added = {key: value for key, value in options.items() if key not in self.before}
+        return {**added, **self.options}
+
+
+@dataclass(frozen=True)
 class World:
     storage: Callable[[str], Storage]
     cluster: Callable[[str], Cluster]
@@ -131,6 +146,7 @@ class World:
     pace: Limits | None = None
     look: Callable[[], None] = lambda: None
     found: Listings | None = field(default_factory=Listings)
+    corrections: Mapping[str, Correction] = field(default_factory=dict)
 
     def check_interrupted(self) -> None:
         """Steps call this between two writes: Ctrl-C finishes the current one and no more."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -372,3 +374,27 @@ def test_every_way_to_verify_moves_the_same_image(ground: Ground, verify: str) -
     assert any(isinstance(step, CompareImages) for step in proposal.plans[0]) is (verify != "none")
     ground.apply(proposal)
     assert ground.held(TARGET)["commits/2"] == Checkpoint().files()["commits/2"]
+
+
+def test_a_run_goes_on_with_a_corrected_submit_and_nothing_else_of_the_spec(tmp_path: Path) -> None:
+    """What failed when the job was started is mended in the same run: its image is there already."""
+    ground = Ground(tmp_path)
+    ground.write()
+    ground.cluster.fail()
+    with pytest.raises(ClusterError):
+        ground.apply(running_spec())
+    before = running_spec().jobs[0]
+    assert before.submit is not None
+    mended = replace(before, submit=replace(before.submit, options={"command": "go on"}, environment={"A": "1"}))
+    other = replace(mended, target="file:///else/where", stop={"seconds_max": 5.0})
+    with pytest.raises(SpecError) as raised:
+        migration.resume(ground.workdir(), ground.doors, replace(running_spec(), jobs=(other,)))
+    told = raised.value.complaints[0].message
+    assert "/jobs/0/remote_location" in told and "/jobs/0/stop" in told and "/submit" not in told
+    assert "rollback" in str(raised.value.hint)
+    ground.cluster.fail()
+    with pytest.raises(ClusterError):
+        migration.resume(ground.workdir(), ground.doors, replace(running_spec(), jobs=(mended,)))
+    with suppress(ClusterError):  # nothing in memory commits a batch
+        ground.resume()  # it was kept: later commands of the run go by it
+    assert [(s.options, s.environment) for s in ground.cluster.submissions] == [({"command": "go on"}, {"A": "1"})]

@@ -37,6 +37,14 @@ def _read(path: str) -> Spec | Proposal:
     return with_dataflow(spec, beside(path))
 
 
+def spec_in(path: str) -> Spec:
+    """A spec, and no plan."""
+    found = read(path)
+    if isinstance(found, Proposal):
+        raise SpecError((Complaint("", "a saved plan, and not a spec"),), hint="name the spec that it was made from")
+    return found
+
+
 def overridden(spec: Spec, parallel: int | None, throttle: str | None) -> Spec:
     """The spec under the flags and settings that say how hard to work; never what to do."""
     if parallel is not None:

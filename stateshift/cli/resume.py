@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from stateshift.cli.options import FleetOf, Json, Verbose, WorkdirOf, epilog
 from stateshift.cli.terminal import Terminal
 
 EPILOG = epilog(
-    "stateshift resume .stateshift/20260301-120000-orders-1f3a", 2, 3, 4, 5, 6, 7, 8, 130,
+    "stateshift resume .stateshift/20260301-120000-orders-1f3a\n"
+    "stateshift resume .stateshift/20260301-120000-orders-1f3a --spec corrected.json", 2, 3, 4, 5, 6, 7, 8, 130,
     e0="the job goes on at its target, or the rollback is done",
     e4="what is there is no longer what the plan was made from",
     e130="interrupted: the same command goes on",
@@ -18,6 +21,10 @@ EPILOG = epilog(
 def command(
     context: typer.Context,
     workdir: WorkdirOf,
+    spec: Annotated[
+        str | None,
+        typer.Option("--spec", metavar="FILE", help="The same spec with another `submit`: jobs start as it says."),
+    ] = None,
     fleet: FleetOf = None,
     json: Json = False,
     verbose: Verbose = False,
@@ -26,7 +33,7 @@ def command(
 
     With or without a fleet, whichever it began with."""
     from stateshift import migration
-    from stateshift.cli import steer
+    from stateshift.cli import request, steer
     from stateshift.cli.apply import refuse_no_master
     from stateshift.cli.work import carry_out
     from stateshift.workdir import Workdir
@@ -43,5 +50,6 @@ def command(
         place.steering.pause(False)
         steer.asked(terminal, place, "running", "it was paused, and goes on")
         return None
-    spec = migration.spec_of(place) if fleet is not None else None
-    return carry_out(terminal, place, lambda doors: migration.resume(place, doors), spec, fleet)
+    corrected = request.spec_in(spec) if spec is not None else None
+    manned = migration.spec_of(place) if fleet is not None else None
+    return carry_out(terminal, place, lambda doors: migration.resume(place, doors, corrected), manned, fleet)

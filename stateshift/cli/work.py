@@ -7,6 +7,8 @@ resumed, and the command for it has been printed before anything began.
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     from stateshift.spec import Spec
     from stateshift.workdir import Workdir
 
+AGAIN = "the same command again"
+WORKDIR = r"\bWORKDIR\b"
 # What a second attempt would find again.
 STAYS = (FormatError, PlanError, VerifyError)
 
@@ -59,7 +63,8 @@ def carry_out(
     except StateshiftError as error:
         return _failed(terminal, workdir, error)
     except BaseException:
-        terminal.talk(render_run.resume_commands(path))
+        if workdir.exists:  # else nothing was begun that could be resumed
+            terminal.talk(render_run.resume_commands(path))
         raise
     page = _left_page(terminal, workdir, told)
     if terminal.json:
@@ -76,7 +81,9 @@ def _behind(doors: Doors, spec: Spec | None, fleet: str | None, workdir: Workdir
 def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int:
     """A run that stopped on the way is reported as far as it came, and then the reason is told."""
     path = str(workdir.path)
-    if not workdir.exists or migration.progress_of(workdir).state == "new":
+    begun = workdir.exists and migration.progress_of(workdir).state != "new"
+    name_the_run(error, path if begun else None)
+    if not begun:
         return tell(error, terminal)
     told, held = migration.status(workdir), workdir.held
     page = None if held else _left_page(terminal, workdir, told)  # else the process at work leaves one
@@ -88,6 +95,14 @@ def _failed(terminal: Terminal, workdir: Workdir, error: StateshiftError) -> int
         stays = isinstance(error, STAYS) or "rollback" in hint
         terminal.talk([Line(f"take it back with: {back}" if stays else f"go on with: {resume}")])
     return code
+
+
+def name_the_run(error: StateshiftError, path: str | None) -> None:
+    """Make what a hint says of the run's workdir a command that can be pasted. Where no run was begun, there is nothing
+    to be resumed: the same command is given again."""
+    named = rf"`?stateshift resume {WORKDIR}`?" if path is None else WORKDIR
+    instead = AGAIN if path is None else shlex.quote(path)
+    error.hint = re.sub(named, lambda found: instead, error.hint or "") or None
 
 
 def _left_page(terminal: Terminal, workdir: Workdir, told: Report) -> str | None:

@@ -20,6 +20,7 @@ from typing import Any
 from stateshift.clusters import command, flink_rest, livy, manual, spark_submit, standalone
 from stateshift.clusters.detached import file_name
 from stateshift.clusters.flink_submit import one_application, read_submit
+from stateshift.clusters.jars import complaints_about
 from stateshift.clusters.options import Expected, nearest, read_options
 from stateshift.clusters.protocol import Cluster
 from stateshift.clusters.stopping import OpenStorage
@@ -90,7 +91,11 @@ def check_submit(
         way_out = "a session cluster; or nothing here, and it is started by hand"
         raise SpecError((Complaint(pointer, one_application(cluster.name), None, way_out),))
     if cluster.kind == "flink_rest":
-        read_submit(options, pointer, cluster.options)
+        given = read_submit(options, pointer, cluster.options)
+        jar = given.get("jar")
+        complaints = tuple(complaints_about(Path(str(jar)), given.get("entry_class"), pointer)) if jar else ()
+        if complaints:
+            raise SpecError(complaints)
     elif cluster.kind in _SUBMITTING:
         read_options(options, _SUBMITTING[cluster.kind], pointer)
     if cluster.kind == "spark_submit":

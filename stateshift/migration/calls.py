@@ -19,9 +19,10 @@ from stateshift.journal import (
     expect_ours,
     fold,
 )
+from stateshift.migration.correcting import correct
 from stateshift.migration.doors import Doors, world_of
 from stateshift.migration.foreign import foreign_files
-from stateshift.migration.proposing import Proposal, encode_proposal, proposal_of, refuse
+from stateshift.migration.proposing import Proposal, check_submits, encode_proposal, proposal_of, refuse
 from stateshift.migration.running import Run
 from stateshift.plan import WHILE_IT_RUNS, Plan
 from stateshift.report import Report, summarize
@@ -50,11 +51,16 @@ def apply(proposal: Proposal, run: str, workdir: Workdir, doors: Doors) -> Repor
         return Run(proposal, journal, workdir, doors).go()
 
 
-def resume(workdir: Workdir, doors: Doors) -> Report:
-    """Go on where the journal ends. A finished run has nothing left to do."""
+def resume(workdir: Workdir, doors: Doors, corrected: Spec | None = None) -> Report:
+    """Go on where the journal ends, and start jobs as a `corrected` spec says. A finished run has nothing left."""
     workdir.require()
     with workdir.hold():
         journal = Journal(workdir.lines)
+        if corrected is not None:
+            spec = proposal_of(workdir).spec
+            for job in corrected.jobs:
+                check_submits(corrected, job)
+            correct(workdir, spec, corrected)
         match journal.progress.state:
             case "finished" | "rolled-back":
                 return Run.of(journal, workdir, doors).ended()

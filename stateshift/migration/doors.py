@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from stateshift.clusters.protocol import Cluster
 from stateshift.engines.registry import Entries, Transforms, engine
+from stateshift.migration.correcting import corrections
 from stateshift.spec import ClusterSpec, KafkaSpec, Spec
 from stateshift.step import Fleet
 from stateshift.storage.opening import SystemClock, open_patiently
@@ -119,6 +120,7 @@ def world_of(spec: Spec, run: str, workdir: Workdir, doors: Doors) -> World:
         # A look, and no copy: a job that is to be started again does not wait for the pace.
         fence=lambda location: engine(spec.engine).fenced_by(doors.open_storage(location)),
         pace=pace,
+        corrections=corrections(workdir, spec),
     )
 
 

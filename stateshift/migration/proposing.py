@@ -111,7 +111,7 @@ def gather(
     and what is asked of them before anything moves (`preflight`). `arrived` is what rounds have left
     at the target already; what clusters said `before` is not asked of them again."""
     kind = engine(spec.engine)
-    _check_submits(spec, job)
+    check_submits(spec, job)
     with _asking(job, doors) as ask:
         source_of = ask(lambda: _source(spec, kind, job, doors, workdir))
         target = ask(lambda: _survey(spec, job.target or job.source, doors)) if job.target else None
@@ -170,7 +170,7 @@ def _asking(job: JobSpec, doors: Doors) -> Iterator[Ask]:
         yield lambda question: threads.submit(copy_context().run, question).result
 
 
-def _check_submits(spec: Spec, job: JobSpec) -> None:
+def check_submits(spec: Spec, job: JobSpec) -> None:
     """How it is started where it goes, and where it was if that is taken back."""
     number = [one.name for one in spec.jobs].index(job.name)
     for cluster, submit, key, connection in (

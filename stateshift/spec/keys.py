@@ -433,4 +433,8 @@ SUBMIT_OPTIONS = (
 STOP_OPTIONS = (
     ("pid_file", "string", "spark_submit: holds the process id of a job that was started by hand."),
     ("graceful_seconds", "number", "spark_submit: how long the job has to answer that it will stop by itself."),
+    ("format", "string", "flink_rest: canonical or native, of the savepoint that ends the job."),
+    ("drain", "boolean", "flink_rest: windows and timers fire first, as at the end of all input."),
+    ("job_id", "string", "flink_rest: the job, where its name is not enough."),
+    ("job_name", "string", "flink_rest: the name it runs under there."),
 )

@@ -89,8 +89,12 @@ class SubmitJob(NoFiles):
     def _submitted(self, tag: str, world: World, job: str | None) -> Evidence:
         if job is None:
             self._refuse_unfenced(world)
+            options, environment = self.options, self.environment
+            correction = world.corrections.get(self.job)
+            if correction is not None:
+                options, environment = correction.applied(options), correction.environment
             job = world.cluster(self.cluster).submit(
-                Submission(tag, self.job, self.location, self.connection, self.options, self.environment)
+                Submission(tag, self.job, self.location, self.connection, options, environment)
             )
         return {"job": job, "tag": tag, "at": world.clock.now()}
 
@@ -132,6 +136,8 @@ class AwaitProgress(NoFiles):
     def run(self, world: World) -> Evidence:
         cluster = world.cluster(self.cluster)
         first, began = first_tag(world, self.job, self.attempt), world.clock.now()
+        correction = world.corrections.get(self.job)
+        seconds_max = self.seconds_max if correction is None else correction.seconds_max
         while True:
             world.check_interrupted()
             # Before the files: a job that ends in between has written them by then.
@@ -146,10 +152,10 @@ class AwaitProgress(NoFiles):
                 when = "when it was started again" if settled else "before it committed a batch"
                 fact = f"{self.job} {_died(status)} {when}"
                 raise self._failed(fact, "mend this, and {} starts it again", tag, world)
-            if seconds > self.seconds_max:
-                fact = f"{self.job} is {status.state} and has committed nothing in {self.seconds_max:.0f} s"
+            if seconds > seconds_max:
+                fact = f"{self.job} is {status.state} and has committed nothing in {seconds_max:.0f} s"
                 raise self._failed(fact, "{} waits again", tag, world)
-            world.clock.sleep(min(2.0, 0.1 + seconds / 20, self.seconds_max / 10))
+            world.clock.sleep(min(2.0, 0.1 + seconds / 20, seconds_max / 10))
 
     def _progress(self, cluster: Cluster, tag: str, world: World) -> tuple[list[str], bool]:
         """What has been committed, and whether that is enough. Where no file tells, the cluster does."""

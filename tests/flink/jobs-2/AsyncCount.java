@@ -53,7 +53,7 @@ public final class AsyncCount {
             Object key = context.getCurrentKey();
             count.asyncValue().thenAccept(before -> {
                 long now = before == null ? 1 : before + 1;
-                count.asyncUpdate(now).thenAccept(done -> out.collect(key + " " + now + " " + number));
+                count.asyncUpdate(now).thenAccept(done -> out.collect(key + "\t" + now + "\t" + number));
             });
         }
     }
