@@ -15,7 +15,7 @@ from stateshift.formats.spark import rocksdb
 from tests.fuzz import sst_files
 from tests.fuzz.oracles import attempt, records_of, same
 from tests.fuzz.seeds import golden
-from tests.fuzz.targets import Target, spark
+from tests.fuzz.targets import Target, of_rocksdb, spark
 
 COMPRESSIONS = (0, 1, 4, 7)
 
@@ -164,5 +164,5 @@ SST_WORDS = (
 TARGETS = (
     Target("zip", run_zip, _zip_seeds, spark("rocksdb"), WORDS),
     Target("zip-metadata", run_zip_metadata, _metadata_seeds, spark("rocksdb", "text"), WORDS),
-    Target("sst", run_sst, _sst_seeds, spark("sst", "sst_blocks", "snappy_java"), SST_WORDS),
+    Target("sst", run_sst, _sst_seeds, (*of_rocksdb("sst", "sst_blocks", "block"), *spark("snappy_java")), SST_WORDS),
 )

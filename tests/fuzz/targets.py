@@ -29,6 +29,10 @@ def spark(*names: str) -> tuple[str, ...]:
     return tuple(f"formats/spark/{name}.py" for name in names)
 
 
+def of_rocksdb(*names: str) -> tuple[str, ...]:
+    return tuple(f"formats/rocksdb/{name}.py" for name in names)
+
+
 def entries(*names: str) -> tuple[str, ...]:
     return tuple(f"engines/spark/entries/{name}.py" for name in names)
 

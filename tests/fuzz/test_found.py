@@ -29,6 +29,12 @@ def test_every_kept_input_is_of_a_format_that_there_is() -> None:
 
 
 @pytest.mark.parametrize("name", TARGETS)
+def test_the_sources_that_minutes_count_for_are_there(name: str) -> None:
+    package = Path(__file__).resolve().parents[2] / "stateshift"
+    assert [one for one in TARGETS[name].modules if not (package / one).exists()] == []
+
+
+@pytest.mark.parametrize("name", TARGETS)
 def test_where_fuzzing_starts_breaks_nothing(name: str) -> None:
     seeds = seeds_of(name)
     assert seeds

@@ -126,5 +126,6 @@ def _through(cluster: Cluster, job: str, outputs: list[Path]) -> bool:
 
 def _cause(text: str) -> str:
     """The innermost of what Flink says."""
-    causes = [line for line in text.splitlines() if line.startswith("Caused by: ")]
+    told = text.replace("\\n", "\n").replace("\\t", "\t")
+    causes = [line for line in told.splitlines() if line.startswith("Caused by: ")]
     return " ".join((causes[-1] if causes else text).removeprefix("Caused by: ").split())[:200]
