@@ -14,6 +14,7 @@ from typing import Any
 
 from stateshift.formats.spark.compression import codec_of
 from tests.damage.images import GoldenImage
+from tests.damage.known import EXPORT_ASKS_NO_CRC
 from tests.damage.mutations import Damaged
 
 _LOGS = {"offsets", "commits", "sources", "query id", "operator metadata", "schema"}
@@ -52,11 +53,12 @@ def _of_flink(role: str, damaged: Damaged) -> str | None:
 
 
 def bytes_are_covered(golden: GoldenImage, damaged: Damaged) -> bool:
-    """Whether a checksum is over the damaged bytes themselves: what a reader notices without knowing
-    where they belong. Files that changed places are whole."""
+    """Whether a checksum inside of the file is over the damaged bytes: what a reader notices that
+    neither knows where the file belongs nor looks beside it. Files that changed places are whole."""
     if golden.engine == "flink" or damaged.other is not None:
         return False
-    return no_checksum(golden, damaged) is None
+    beside = EXPORT_ASKS_NO_CRC and f"{damaged.path}.crc" in golden.files
+    return not beside and no_checksum(golden, damaged) is None
 
 
 def is_named(findings: Iterable[Mapping[str, Any]]) -> bool:

@@ -59,9 +59,10 @@ def damage_of(data: bytes) -> tuple[images.GoldenImage, Damaged] | None:
     else:
         others = [golden.files[one] for one in there]
         files[path] = edited(golden.files[path], data[HEAD.size :], others)
+        other = next((one for one in golden.files if golden.files[one] == files[path]), None)
     if files == golden.files:
         return None
-    word = {DELETE: "delete", EXCHANGE: "epochs"}.get(action % 8, "edits")
+    word = "delete" if action % 8 == DELETE else "edits" if other is None else "epochs"
     return golden, Damaged(f"{golden.name}#fuzz", word, path, files, word, other)
 
 
