@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,6 +27,15 @@ _UNCERTAIN = re.compile(r"Timeout|Fencing|RpcConnection|RecipientUnreachable|Rem
 # A wrapper around a cause whose message is the cause, and one that says nothing.
 _EMPTY = re.compile(r": (?:[\w$]+\.)+\w*(?:Exception|Error)$|: Caught unexpected exception")
 _FACT_MAX: Final = 500
+HOPELESS_TIMES: Final = 3
+# What the next attempt meets again.
+_LASTS = re.compile(
+    r"StateMigrationException|serializer must (?:not )?be (?:in)?compatible|InvalidClassException|"
+    r"ClassNotFoundException|NoClassDefFoundError|NoSuchMethodError|NoSuchFieldError|ClassCastException|"
+    r"StreamCorruptedException|KryoException|"
+    r"Unexpected state handle type|Key group \d+ is not in|DeserializationException|Failed to deserialize|"
+    r"Unexpected magic number|Cannot instantiate user function"
+)
 
 ASK_NATIVE: Final = 'ask for a native one: "stop": {"format": "native"}'
 _NO_CANONICAL: Final = f"an operator, or its state backend, writes no canonical savepoint: {ASK_NATIVE}"
@@ -147,6 +156,16 @@ def cause_of(told: Any) -> Cause | None:
         return Cause(_last(chain), hint, certain)
     where = re.search(f"{_RESTORING}|{_FAILED_BEHIND}", known) is not None and known != chain[-1]
     return Cause(f"{_shown(known).rstrip('.')}: {_shown(chain[-1])}" if where else _shown(known), hint, certain)
+
+
+def hopeless(stacks: Sequence[str], times: int = HOPELESS_TIMES) -> str | None:
+    """Why a job fails each time that it is tried again, by its exceptions, newest first: the same state or the same
+    record is met by the same code. An outage of a storage or a network is none of these, however often it comes."""
+    causes = [cause_of(stack) for stack in stacks[:times]]
+    facts = {cause.fact for cause in causes if cause is not None}
+    if len(causes) < times or len(facts) != 1 or not all(_LASTS.search(stack) for stack in stacks[:times]):
+        return None
+    return next(iter(facts))
 
 
 def without_frames(stack: str) -> list[str]:

@@ -36,6 +36,7 @@ from typing import Any
 from stateshift.clusters.credentials import AUTHENTICATION
 from stateshift.clusters.flink_async import no_canonical
 from stateshift.clusters.flink_calls import FlinkCalls
+from stateshift.clusters.flink_causes import hopeless
 from stateshift.clusters.flink_checkpoints import end_with_checkpoint, latest_checkpoint
 from stateshift.clusters.flink_jobs import attempts, job_id, log_of, named, running_of, status_of, stillborn_of
 from stateshift.clusters.flink_rescale import rescale
@@ -267,7 +268,10 @@ class FlinkRest:
         id = record.get("id") or job_id(tag, attempts(calls, tag)[0])
         job, told = calls.job(id), calls.checkpoints(id)
         epoch, path = self._restored_from(tag, record, id, told.restored)
-        return JobProgress(path, epoch, told.latest.id if told.latest else None, job is not None and job.runs)
+        completed = told.latest.id if told.latest else None
+        runs = job is not None and job.runs
+        why = self._hopeless(calls, id) if completed is None or completed <= (epoch or 0) else None
+        return JobProgress(path, epoch, completed, runs, why)
 
     def rescale(self, job_id: str, parallelism: Mapping[str, int], seconds_max: float = 120.0) -> None:
         """Change how many of each vertex run, in place; return when they do. Vertices left out stay as they are."""
@@ -286,6 +290,13 @@ class FlinkRest:
             return told
         first = record.get("restored")
         return (first[0], first[1]) if first else (None, record.get("location"))
+
+    def _hopeless(self, calls: FlinkCalls, id: str) -> str | None:
+        """Why a job that has completed no checkpoint will complete none."""
+        try:
+            return hopeless([str(one.get("stacktrace") or "") for one in calls.exceptions(id)])
+        except (Refused, Unanswered):
+            return None
 
     def _to_stop(self, request: StopRequest) -> JobStatus:
         """A job under a tag that is not there is not looked for by its name: the source may run beside it."""

@@ -4,6 +4,7 @@
     cluster.run("orders", "orders-id")   a job that somebody else started; its id is what it is known by
     lose_savepoints(n)                   the next n savepoints are taken, and the answer is lost
     fails_behind                         why a job that is to stop fails once its savepoint is whole
+    hopeless                             why those that it starts get no further
     only_native                          why its jobs write no canonical savepoint; `natives`: what was asked for
     settings, vertices                   of its jobs; `places` and `uploaded` are its slots and its jars
     cluster.complete                     () -> where the checkpoint is that the job completes now; `latest` the last one
@@ -39,6 +40,7 @@ class MemoryFlink(MemoryCluster):
         self.latest: str | None = None
         self.fails_behind: str | None = None
         self.only_native: str | None = None
+        self.hopeless: str | None = None
         self.natives: list[bool] = []
         self.settings: dict[str, object] = {}
         self.vertices: dict[str, tuple[str, int, int]] = {}
@@ -126,7 +128,8 @@ class MemoryFlink(MemoryCluster):
             job = next((job for job in self.jobs if job.tag == tag), None)
             alive = job is not None and job.status.state is JobState.RUNNING
             restored = job.location if job is not None and job.location else None
-            return JobProgress(restored, None, self.epoch if alive else None, alive)
+            epoch = self.epoch if alive and self.hopeless is None else None
+            return JobProgress(restored, None, epoch, alive, self.hopeless)
 
     def _runs(self, job: MemoryJob, id: str) -> bool:
         return job.status.id == id and job.status.state.alive

@@ -100,12 +100,14 @@ class CheckpointRequest:
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """How far a job has come since it was restored. `epoch` is the last checkpoint that it has completed itself."""
+    """How far a job has come since it was restored. `epoch` is the last checkpoint that it has completed itself.
+    `hopeless` is why it will not get any further, whatever it tries again."""
 
     restored: str | None
     restored_epoch: int | None
     epoch: int | None
     running: bool
+    hopeless: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,6 +182,14 @@ class AwaitProgress(NoFiles):
                 job=self.job,
                 hint="`stateshift rollback WORKDIR` takes the run back",
             )
+        if told.hopeless is not None:
+            raise ClusterError(
+                f"{self.job} fails again and again with the same: {told.hopeless}",
+                cluster=self.cluster,
+                job=self.job,
+                hint="`stateshift rollback WORKDIR` takes the run back, and starts the old job again if the spec says "
+                "how: it would fail in the same way as often as it is resumed",
+            )
         restored = told.restored is not None or not self.location
         done = [f"checkpoint {told.epoch}"] if self._is_later(told) and restored else []
         return done, bool(done) and told.running

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stateshift.clusters.flink_causes import cause_of, without_frames
+from stateshift.clusters.flink_causes import cause_of, hopeless, without_frames
 from tests.clusters.fake_flink import errors, server_error, stack
 
 COULD_NOT_RUN = "org.apache.flink.runtime.rest.handler.RestHandlerException: Could not execute application."
@@ -96,3 +96,26 @@ def test_of_nothing_there_is_no_cause(nothing: Any) -> None:
 
 def test_a_stack_without_its_frames_keeps_its_causes() -> None:
     assert without_frames(stack("a.B: one", "c.D: token=hunter22")) == ["a.B: one", "Caused by: c.D: token=***"]
+
+
+RESTORING = "java.lang.Exception: Could not restore keyed state backend from any of the provided options."
+MIGRATED = "org.apache.flink.util.StateMigrationException: The new key serializer must be compatible"
+POISONED = "java.io.IOException: Failed to deserialize consumer record ConsumerRecord(topic = orders, offset = {})."
+OUTAGE = "java.net.ConnectException: Connection refused"
+
+
+@pytest.mark.parametrize(
+    ("stacks", "ends"),
+    [
+        ([stack(RESTORING, MIGRATED)] * 3, True),
+        ([stack(POISONED.format(7))] * 3, True),
+        ([stack(RESTORING, MIGRATED)] * 2, False),
+        ([stack(POISONED.format(n)) for n in (9, 8, 7)], False),
+        ([stack(RESTORING, OUTAGE)] * 9, False),
+        ([stack(OUTAGE), *[stack(RESTORING, MIGRATED)] * 3], False),
+        ([], False),
+    ],
+)
+def test_a_job_that_meets_the_same_each_time_is_waited_for_no_longer(stacks: list[str], ends: bool) -> None:
+    """An outage passes, and a record is passed over; state that does not fit stays as it is."""
+    assert (hopeless(stacks) is not None) == ends

@@ -258,4 +258,9 @@ def test_a_job_that_asks_its_state_asynchronously_is_moved_by_a_native_savepoint
     assert "its savepoint is taken in the native format" in json.dumps(planned)
     report = ground.applied(ground.spec(asked))
     assert report["state"] == "finished"
-    ground.goes_on("orders")
+    before = len(ground.written("orders"))
+    until(lambda: len(ground.written("orders")) > before + 100)
+    (running,) = ground.there.running()
+    ground.there.stopped(running["jid"], ground.folder / "last", kind="NATIVE")
+    found = ground.written("orders")
+    assert faults(found, KEYS, 0, len(found)) == []

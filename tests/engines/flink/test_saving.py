@@ -9,6 +9,7 @@ import pytest
 
 from stateshift.clusters.memory_flink import MemoryFlink
 from stateshift.clusters.protocol import Slots
+from stateshift.errors import ClusterError
 from stateshift.migration import Proposal
 from stateshift.survey import Finding
 from tests.engines.flink.test_running import job, place, spec_of
@@ -158,3 +159,15 @@ def test_a_change_that_another_engine_calls_otherwise_is_named(tmp_path: Path) -
     ground, _ = place(tmp_path)
     found = proposed(ground, transform=[{"kind": "repartition", "partitions": 4}]).refusals
     assert any('{"kind": "rescale", "parallelism"' in str(one.hint) for one in found)
+
+
+def test_a_job_that_will_get_no_further_is_not_waited_for_and_the_way_out_is_back(tmp_path: Path) -> None:
+    ground, flink = place(tmp_path)
+    flink.hopeless = "the new key serializer must be compatible"
+    began = ground.clock.now()
+    with pytest.raises(ClusterError, match="orders fails again and again with the same: the new key") as raised:
+        ground.apply(spec_of())
+    assert ground.clock.now() - began < 60
+    assert "stateshift rollback " in str(raised.value.hint)
+    assert "stateshift resume" not in str(raised.value.hint)
+    assert ground.rollback().state == "rolled-back"
