@@ -1,7 +1,7 @@
 """Secrets taken out of what a job or a command said, before anybody sees it.
 
 Three things are replaced by `***`: the value after a name that sounds like a secret (`--password x`,
-`fs.s3a.secret.key=x`, `"token": "x"`), the password inside a URL, and the value of
+`["--password", "x"]`, `fs.s3a.secret.key=x`, `"token": "x"`), the password inside a URL, and the value of
 any environment variable whose name sounds like one.
 """
 
@@ -14,6 +14,7 @@ _NAME = r"[\w.\-]*(?:passw(?:or)?d|secret|token|credential|api[._\-]?key|access[
 _SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
 _ASSIGNED = re.compile(rf"({_NAME}[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;&}}]+)", re.IGNORECASE)
 _OPTION = re.compile(rf"(--?{_NAME}\s+)(?!-)(\S+)", re.IGNORECASE)
+_LISTED = re.compile(rf"([\"']--?{_NAME}[\"']\s*,\s*)(\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*')", re.IGNORECASE)
 _BEARER = re.compile(r"\b(bearer|basic)\s+[\w.~+/=\-]{8,}", re.IGNORECASE)
 _IN_URL = re.compile(r"(\w://[^/\s:@]*):[^/\s@]+@")
 _LENGTH_MIN = 4  # shorter values are words like `no` and `1`, and would be found everywhere
@@ -31,6 +32,7 @@ def redact(text: str, *environments: Mapping[str, str]) -> str:
         text = text.replace(value, "***")
     text = _BEARER.sub(r"\1 ***", text)
     text = _IN_URL.sub(r"\1:***@", text)
+    text = _LISTED.sub(r'\1"***"', text)
     text = _OPTION.sub(r"\1***", text)
     return _ASSIGNED.sub(r"\1***", text)
 

@@ -44,3 +44,17 @@ def test_the_values_of_secret_variables_are_found_anywhere() -> None:
 def test_last_lines_are_the_last_that_say_something() -> None:
     assert last_lines("a\nb\nc\n\n\n", 2) == "b\nc"
     assert last_lines("a", 0) == last_lines("", 3) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'args: ["--password", "hunter2", "--input", "x"]',
+        "['--db-token', 'hunter2', '--input', 'x']",
+        '{"arguments":["--api-key","hun\\"hunter2","--input","x"]}',
+    ],
+)
+def test_a_list_of_arguments_as_json_or_python_writes_it_is_redacted(text: str) -> None:
+    shown = redact(text)
+    assert "hunter2" not in shown
+    assert "--input" in shown

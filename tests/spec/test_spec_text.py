@@ -135,6 +135,49 @@ def test_a_key_that_only_names_where_a_credential_is_passes(key: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--password", "hunter2"],
+        ["--input", "x", "--db-password", "hunter2", "--output", "y"],
+        ["--dbPassword=hunter2"],
+        ["-Dfs.s3a.secret.key=hunter2"],
+        ["--conf", "spark.hadoop.fs.s3a.secret.key=hunter2"],
+        ["DB_PASSWORD=hunter2"],
+        ["--api-key", "hunter2"],
+    ],
+)
+def test_a_credential_among_arguments_is_refused_and_never_repeated(arguments: list[str]) -> None:
+    clusters = {"c": {"kind": "manual"}}
+    job = {
+        "target_cluster": "c",
+        "submit": {"arguments": arguments},
+        "stop": {"command": " ".join(arguments)},
+    }
+    complaints = refused_job(job, clusters=clusters)
+    pointers = sorted(complaint.pointer for complaint in complaints)
+    secret = next(number for number, word in enumerate(arguments) if "hunter2" in word)
+    assert pointers == ["/jobs/0/stop/command", f"/jobs/0/submit/arguments/{secret}"]
+    assert "hunter2" not in repr(complaints)
+    assert all("file" in (complaint.expected or "") for complaint in complaints)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--password-file", "/run/secrets/db"],
+        ["--password", "{secret}"],
+        ["--password", "$DB_PASSWORD"],
+        ["--password", "$(cat /run/secrets/db)"],
+        ["--token", "--other", "x"],
+        ["fs.s3a.aws.credentials.provider=org.example.Provider"],
+        ["--password"],
+    ],
+)
+def test_an_argument_that_only_names_where_a_credential_is_passes(arguments: list[str]) -> None:
+    assert read({"stop": {"words": arguments}}).jobs[0].stop == {"words": arguments}
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "hdfs://me:hunter2@nn/a", "s3://KEY:hunter2/x+y@bucket", "curl https://me:hunter2@h/x", "x://:hunter2@h",
