@@ -12,10 +12,12 @@ from stateshift.engines.flink.frames import checked_frames
 from stateshift.engines.flink.reading import Streams
 from stateshift.errors import FormatError, StorageError
 from stateshift.formats.flink.metadata import OperatorState
+from stateshift.formats.flink.properties import foreign_part
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image
 
 CLASSES_SHOWN = 5
+MAX_PARALLELISM = 1 << 15  # KeyGroupRangeAssignment.UPPER_BOUND_MAX_PARALLELISM
 
 
 def everything(storage: Storage, image: Image) -> Iterator[Finding]:
@@ -23,6 +25,7 @@ def everything(storage: Storage, image: Image) -> Iterator[Finding]:
     if "metadata" not in image.details:
         return
     walk = Walk(Streams(storage.chunks, places_of(image)))
+    yield from _properties(image)
     for operator in metadata_of(image).operators:
         yield from _of_operator(walk, operator)
         try:
@@ -36,6 +39,9 @@ def everything(storage: Storage, image: Image) -> Iterator[Finding]:
 
 def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:
     own = operator.id.hex()
+    if operator.max_parallelism > MAX_PARALLELISM:
+        yield Finding("refuse", f"operator {own} has max parallelism {operator.max_parallelism}, and Flink "
+                      f"takes {MAX_PARALLELISM} at most")  # fmt: skip
     before = walk.misplaced
     for subtask in operator.subtasks or ():
         for wrong in walk.subtask(operator, subtask):
@@ -46,6 +52,18 @@ def _of_operator(walk: Walk, operator: OperatorState) -> Iterator[Finding]:
         most = operator.max_parallelism
         yield Finding("refuse", f"operator {own}: {misplaced} entries lie in other key groups than those of their "
                       f"keys, for max parallelism {most}")  # fmt: skip
+
+
+def _properties(image: Image) -> Iterator[Finding]:
+    """Flink reads the whole of `_metadata` before anything else, its own Java objects among it."""
+    path = image.first_read[0]
+    try:
+        foreign = foreign_part(metadata_of(image).properties)
+    except FormatError as error:
+        yield Finding("refuse", f"{path}: {error.fact}", path=path)
+        return
+    if foreign is not None:
+        yield Finding("refuse", f"{path} holds {foreign!r}, which Flink does not have: it cannot read it", path=path)
 
 
 def _metadata_size(storage: Storage, image: Image) -> int:

@@ -19,6 +19,12 @@ from stateshift.formats.flink.java_data import Input
 from stateshift.formats.flink.java_objects import JavaEnum, JavaObject, read_object
 
 _PACKAGE = "org.apache.flink.runtime.checkpoint."
+_OBJECTS = tuple(f"{_PACKAGE}{name}" for name in ("CheckpointProperties", "SavepointType", "CheckpointType"))
+_ENUMS = {
+    "org.apache.flink.core.execution.SavepointFormatType": ("CANONICAL", "NATIVE"),
+    f"{_PACKAGE}SavepointType$PostCheckpointAction": ("NONE", "SUSPEND", "TERMINATE"),
+    f"{_PACKAGE}SnapshotType$SharingFilesStrategy": ("FORWARD_BACKWARD", "FORWARD", "NO_SHARING"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,4 +55,21 @@ def decode_properties(content: bytes) -> Properties | None:
             return Properties("savepoint", name, "native" if native else "canonical", drained)
         case "CheckpointType":
             return Properties("checkpoint", name)
+    return None
+
+
+def foreign_part(content: bytes) -> str | None:
+    """Return the first class or constant that Flink up to 2.3 does not have: it would not read the file."""
+    return _foreign(read_object(Input(content, "_metadata"))) if content else None
+
+
+def _foreign(value: object) -> str | None:
+    match value:
+        case JavaEnum(type=type_, name=name):
+            return None if name in _ENUMS.get(type_, ()) else f"{type_}.{name}"
+        case JavaObject(type=type_, fields=fields):
+            if type_ not in _OBJECTS:
+                return type_
+            found = (_foreign(inner) for inner in fields.values())
+            return next((part for part in found if part is not None), None)
     return None

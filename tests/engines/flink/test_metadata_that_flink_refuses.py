@@ -1,0 +1,61 @@
+"""Changed letters in `_metadata` that still make text: Flink has no such class, and so cannot read the file.
+
+Seen with Flink 2.3.0, which answered each with ClassNotFoundException, and a max parallelism above 32,768 with
+"Setting max parallelism is not in valid bounds".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from stateshift.formats.flink.metadata import decode_metadata, encode_metadata
+from tests.damage import images
+from tests.damage.commands import document_of, run
+
+NAME = "flink-2.3.0/count-canonical-hashmap"
+
+
+def refusals(content: bytes) -> list[str]:
+    golden = images.image(NAME)
+    files = {**golden.files, f"{golden.location}/_metadata": content}
+    shown = run(images.on_a_disk(files), "verify", golden.location, "--deep", "--json")
+    found = [one["message"] for one in document_of(shown)["findings"] if one["level"] == "refuse"]
+    assert shown.code == (5 if found else 0)
+    return found
+
+
+def whole() -> bytes:
+    golden = images.image(NAME)
+    return golden.files[f"{golden.location}/_metadata"]
+
+
+@pytest.mark.row("W-2")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"checkpoint.CheckpointProperties", b"checkpoint.ChecktointProperties"),
+        (b"core.execution.SavepointFormatType", b"core.execution.SavepointFormatTypf"),
+        (b"SavepointType$PostCheckpointAction", b"SavepointType$PostCheckpointActioo"),
+        (b"CANONICAL", b"CANONICAM"),
+    ],
+)
+def test_a_class_or_a_constant_that_flink_does_not_have_is_refused(old: bytes, new: bytes) -> None:
+    assert whole().count(old) >= 1
+    (refused,) = refusals(whole().replace(old, new))
+    assert new.decode().rpartition(".")[2] in refused
+
+
+def test_a_max_parallelism_that_flink_does_not_take_is_refused() -> None:
+    metadata = decode_metadata(whole())
+    operators = [replace(one, max_parallelism=1 << 20) if not one.subtasks else one for one in metadata.operators]
+    larger = replace(metadata, operators=tuple(operators))
+    if larger == metadata:
+        first, *rest = metadata.operators
+        larger = replace(metadata, operators=(replace(first, max_parallelism=1 << 20), *rest))
+    assert any("max parallelism 1048576" in one for one in refusals(encode_metadata(larger)))
+
+
+def test_the_whole_image_is_accepted() -> None:
+    assert refusals(whole()) == []
