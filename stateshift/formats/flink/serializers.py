@@ -51,7 +51,10 @@ def read_snapshot(data: Input, nested: bool = False, depth: int = 0) -> Serializ
         raise data.wrong("serializers inside of serializers without an end")
     if not nested and data.i4() != 2:
         raise Unknown("a snapshot of another kind")
-    class_name = data.utf()
+    at, class_name = data.at, data.utf()
+    meant = misspelt(class_name)
+    if meant is not None:
+        raise data.wrong(f"a serializer's class {class_name!r}, which would be {meant}", at)
     version = data.i4()
     name = snapshot_name(class_name)
     if name in _SIMPLE:
@@ -118,6 +121,19 @@ def takes_no_bytes(serializer: Serializer) -> bool:
 def snapshot_name(class_name: str) -> str:
     """The name of a serializer, by that of its snapshot's class: without its package and the word Snapshot."""
     return class_name.rpartition(".")[2].rpartition("$")[2].removesuffix("Snapshot")
+
+
+def misspelt(class_name: str) -> str | None:
+    """Return the class of Flink's that this is but for a letter or two: no job has another of nearly the same name, and
+    Flink finds none."""
+    if class_name in _CLASSES:
+        return None
+    alike = (known for known in _CLASSES if len(known) == len(class_name))
+    return next((known for known in alike if _letters_apart(known, class_name) <= _LETTERS_MAX), None)
+
+
+def _letters_apart(one: str, other: str) -> int:
+    return sum(letter != instead for letter, instead in zip(one, other, strict=True))
 
 
 def _or_null(serializer: Serializer, data: Input) -> Any:
@@ -190,3 +206,22 @@ _ARITY: Final[Mapping[str, int | None]] = {
     "TtlSerializer": 2,
 }
 _WITH_CLASS: Final = ("TupleSerializer",)
+_BASE: Final = "org.apache.flink.api.common.typeutils.base."
+_RUNTIME: Final = "org.apache.flink.api.java.typeutils.runtime."
+_TABLE: Final = "org.apache.flink.table.runtime.typeutils."
+_LETTERS_MAX: Final = 2
+_CLASSES: Final = frozenset((
+    *(f"{_BASE}{name}Serializer${name}SerializerSnapshot"
+      for name in ("String", "Long", "Int", "Short", "Byte", "Boolean", "Double", "Float")),
+    f"{_BASE}array.BytePrimitiveArraySerializer$BytePrimitiveArraySerializerSnapshot",
+    *(f"{_BASE}{name}SerializerSnapshot" for name in ("List", "Map")),
+    *(f"{_RUNTIME}{name}SerializerSnapshot" for name in ("Pojo", "Tuple", "kryo.Kryo")),
+    f"{_RUNTIME}NullableSerializer$NullableSerializerSnapshot",
+    "org.apache.flink.runtime.state.VoidNamespaceSerializer$VoidNamespaceSerializerSnapshot",
+    "org.apache.flink.runtime.state.ttl.TtlStateFactory$TtlSerializerSnapshot",
+    "org.apache.flink.streaming.api.operators.TimerSerializerSnapshot",
+    "org.apache.flink.streaming.api.windowing.windows.TimeWindow$Serializer$TimeWindowSerializerSnapshot",
+    "org.apache.flink.table.dataview.NullSerializer$NullSerializerSnapshot",
+    *(f"{_TABLE}{name}Serializer${name}SerializerSnapshot"
+      for name in ("RowData", "StringData", "RawValueData", "External")),
+))  # fmt: skip

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from stateshift.formats.flink.metadata import decode_metadata, encode_metadata
+from stateshift.formats.flink.serializers import misspelt
 from tests.damage import images
 from tests.damage.commands import document_of, run
 
@@ -55,6 +56,30 @@ def test_a_max_parallelism_that_flink_does_not_take_is_refused() -> None:
         first, *rest = metadata.operators
         larger = replace(metadata, operators=(replace(first, max_parallelism=1 << 20), *rest))
     assert any("max parallelism 1048576" in one for one in refusals(encode_metadata(larger)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"base.LongSerializer$LongSerializerSnapshot", b"base.LongSerializer$LongSerializerSnapshod"),
+        (b"org.apache.flink.runtime.state.Void", b"org.apache.fmink.runtime.state.Void"),
+        (b"TimerSerializerSnapshot", b"TimerSerIalizerSnapshot"),
+    ],
+)
+def test_a_serializer_whose_class_is_misspelt_is_refused(old: bytes, new: bytes) -> None:
+    golden = images.image(NAME)
+    files = {path: content.replace(old, new) for path, content in golden.files.items()}
+    assert files != golden.files
+    shown = run(images.on_a_disk(files), "verify", golden.location, "--deep")
+    assert shown.code == 5
+    assert "which would be org.apache.flink." in shown.out
+
+
+def test_a_job_s_own_classes_are_not_misspelt() -> None:
+    assert misspelt("jobs.Kinds$OwnSerializerSnapshot") is None
+    base = "org.apache.flink.api.common.typeutils.base."
+    for name in ("LocalDate", "Date", "Char", "Void", "Enum"):
+        assert misspelt(f"{base}{name}Serializer${name}SerializerSnapshot") is None
 
 
 def test_the_whole_image_is_accepted() -> None:
