@@ -6,6 +6,7 @@
         operators         stateful nodes, with their stores
         shards            per operator, store and shard: the files its state at `epoch` is folded from, in order
         needed            every path a restart at `epoch` reads, shards and logs alike
+        planned_state     what a batch has written that was planned and not committed
         first_read        of those, the files the engine looks for first, in the order they must be published
         embedded          absolute locations inside files: what has to be rewritten when those places move
       findings          what a person should know before acting
@@ -119,6 +120,18 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedState:
+    """The state that a batch has written which was planned and not committed: of every shard, or there is none.
+
+    A sink that has the batch does not run it again, so nobody writes this state a second time and the next batch reads
+    it. `files` are those that a restart then reads beside the files of the epoch; the engine may overwrite them. Where
+    only a commit could say which files they are, the state is `unnamed` and no restart finds it."""
+
+    files: tuple[str, ...]
+    unnamed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Image:
     """One job's (or one query's) whole state at one epoch, as files."""
 
@@ -139,6 +152,13 @@ class Image:
     fence: str | None = None
     findings: tuple[Finding, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    planned_state: PlannedState | None = None
+
+    @property
+    def needed_files(self) -> tuple[str, ...]:
+        """What a restart reads, with the state of the planned batch, which it reads where the sink has that batch."""
+        further = self.planned_state.files if self.planned_state is not None else ()
+        return tuple(sorted({*self.needed, *further}))
 
     @property
     def begins(self) -> bool:

@@ -105,7 +105,7 @@ def files(found: Survey) -> dict[str, Any]:
 
 def needed_files(found: Survey) -> frozenset[str]:
     """Every path, relative to the location, that a restart reads."""
-    return frozenset(path for image in found.images for path in image.needed)
+    return frozenset(path for image in found.images for path in image.needed_files)
 
 
 def file_rows(found: Survey) -> list[dict[str, Any]]:
@@ -134,7 +134,7 @@ def image(found: Image) -> dict[str, Any]:
         "epoch": found.epoch,
         "planned": found.planned,
         "epochs": list(found.epochs),
-        "needed": len(found.needed),
+        "needed": len(found.needed_files),
         "written_by": found.written_by,
         "fence": found.fence,
         "endpoints": [endpoint(e) for e in found.endpoints],

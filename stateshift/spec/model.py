@@ -30,7 +30,7 @@ from stateshift.spec.warm import READY
 WAIVERS = (
     *("paths-stay", "older-target", "zip-format", "operators-stay"),
     *("permission", "space", "target-reach", "lost-offsets", "other-records", "list-state", "kryo", "job-stopped"),
-    *("sink-ahead", "free-slots", "old-state"),
+    *("sink-ahead", "free-slots", "old-state", "repeated-batches"),
 )
 
 Mode = Literal["move", "fork", "warm"]

@@ -121,6 +121,17 @@ def files_hold(world: World, location: str, evidence: Evidence) -> list[Discrepa
     return [found for found in each(world, evidence["files"], asked, storage) if found is not None]
 
 
+def files_are_there(world: World, location: str, evidence: Evidence) -> list[Discrepancy]:
+    """Return which of the files are gone, whatever is in the others by now."""
+    storage = world.storage(location)
+
+    def asked(file: tuple[str, int, str]) -> Discrepancy | None:
+        path, size, _ = file
+        return Discrepancy(path, f"{size} bytes", "nothing") if storage.stat(path) is None else None
+
+    return [found for found in each(world, evidence["files"], asked, storage) if found is not None]
+
+
 def remove_ours(world: World, location: str, paths: tuple[str, ...], evidence: Evidence | None) -> list[str]:
     """Remove what we wrote, last written first. What somebody changed since is no longer ours, and stays."""
     storage = world.storage(location)

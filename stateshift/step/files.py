@@ -14,7 +14,16 @@ from typing import ClassVar, NamedTuple
 from stateshift.errors import AlreadyThere, StalePlan, StorageError
 from stateshift.formats.marks import FOLDER, STAGED
 from stateshift.step.at_once import each
-from stateshift.step.contents import digest_of, files_hold, may_hold, paths_told, reading, remove_ours, settle
+from stateshift.step.contents import (
+    digest_of,
+    files_are_there,
+    files_hold,
+    may_hold,
+    paths_told,
+    reading,
+    remove_ours,
+    settle,
+)
 from stateshift.step.protocol import Discrepancy, Evidence, FileEvidence
 from stateshift.storage.protocol import Storage
 from stateshift.survey import FileInfo
@@ -60,7 +69,9 @@ class Bundle:
 @dataclass(frozen=True, slots=True)
 class CopyFiles(Bundle):
     """Stream a bundle of files from one location to another. What makes an image visible has to be `whole`: durable
-    before it is seen, so that a power cut leaves no half of it. Where it was `staged`, it only gets its name."""
+    before it is seen, so that a power cut leaves no half of it. Where it was `staged`, it only gets its name.
+
+    The engine may overwrite files that are `replaceable`: the evidence holds as long as they are there."""
 
     kind: ClassVar[str] = "CopyFiles"
     name: str
@@ -71,9 +82,15 @@ class CopyFiles(Bundle):
     whole: bool = False
     staged: bool = False
     names: tuple[str, ...] = ()
+    replaceable: bool = False
 
     def describe(self) -> str:
         return f"copy {paths_told(tuple(i.path for i in self.items))} to {self.target}"
+
+    def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
+        if self.replaceable:
+            return files_are_there(world, self.target, evidence)
+        return files_hold(world, self.target, evidence)
 
     def run(self, world: World) -> Evidence:
         source, target = world.storage(self.source), world.storage(self.target)

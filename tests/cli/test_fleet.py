@@ -84,8 +84,8 @@ def test_apply_with_a_fleet_ends_as_it_does_without() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("compact",), ("repartition", "--partitions", "3"), ("convert", "--codec", "zstd"), ("rewind", "--batch", "2"),
-     ("fork",), ("rename", "--operator", "0=4")],
+    [("compact",), ("repartition", "--partitions", "3"), ("convert", "--codec", "zstd"),
+     ("rewind", "--batch", "2", "--fork"), ("fork",), ("rename", "--operator", "0=4")],
     ids=" ".join,
 )  # fmt: skip
 def test_every_shortcut_takes_a_fleet_and_leaves_the_same(words: tuple[str, ...]) -> None:

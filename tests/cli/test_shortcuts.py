@@ -33,7 +33,10 @@ def changes(tmp_path: Path) -> list[dict[str, object]]:
     ("argv", "expected"),
     [
         (["compact"], {"transform": [{"kind": "compact"}]}),
-        (["rewind", "--batch", "3"], {"transform": [{"kind": "rewind", "batch": 3}]}),
+        (
+            ["rewind", "--batch", "3", "--waive", "repeated-batches"],
+            {"transform": [{"kind": "rewind", "batch": 3}], "waive": ["repeated-batches"]},
+        ),
         (["rewind", "--batch", "3", "--fork"], {"transform": [{"kind": "rewind", "batch": 3}], "mode": "fork"}),
         (["fork"], {"mode": "fork"}),
         (["convert", "--codec", "zstd"], {"transform": [{"kind": "convert", "codec": "zstd"}]}),
@@ -92,11 +95,11 @@ def test_a_union_names_operators_of_savepoints_and_is_for_no_checkpoint_of_spark
 
 
 def test_where_nobody_can_be_asked_the_command_with_yes_is_given(tmp_path: Path, orders: Path) -> None:
-    ran = said("rewind", str(orders), "--to", str(tmp_path / "new"), "--batch", "3")
+    ran = said("rewind", str(orders), "--to", str(tmp_path / "new"), "--batch", "3", "--fork")
     assert ran.code == 2
     hint = ran.err.split("hint: ")[1].strip()
     assert shlex.split(hint) == [
-        "stateshift", "rewind", str(orders), "--to", str(tmp_path / "new"), "--batch", "3", "--yes",
+        "stateshift", "rewind", str(orders), "--to", str(tmp_path / "new"), "--batch", "3", "--fork", "--yes",
     ]  # fmt: skip
     assert not (tmp_path / "new").exists()
 

@@ -21,12 +21,14 @@ SETTINGS = {
 @dataclass(frozen=True)
 class Checkpoint:
     """What to write: batches 0 to `batches` - 1 committed, one more planned if asked for; a snapshot at each version
-    named; with `inputs`, the absolute location of a file source's directory, one file read per batch."""
+    named; with `inputs`, the absolute location of a file source's directory, one file read per batch. The state of the
+    planned batch is `written` where its tasks had ended when the job died."""
 
     batches: int = 3
     shards: int = 2
     keys: int = 3
     planned: bool = False
+    written: bool = False
     snapshots: tuple[int, ...] = ()
     inputs: str | None = None
     query: str = QUERY
@@ -39,6 +41,7 @@ class Checkpoint:
                 found[f"sources/0/{batch}"] = self._log(batch)
         for batch in range(self.batches):
             found[f"commits/{batch}"] = b'v1\n{"nextBatchWatermarkMs":0}'
+        for batch in range(self.batches + self.written):
             for shard in range(self.shards):
                 records = list(self._records(batch, shard))
                 found[f"state/0/{shard}/{batch + 1}.delta"] = b"".join(state_files.encode_delta(records))

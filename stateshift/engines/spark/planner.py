@@ -26,6 +26,7 @@ from stateshift.engines.spark.publishing import identities, index_step, owners_k
 from stateshift.engines.spark.reshaping import in_place
 from stateshift.engines.spark.reshaping.files import Reshaping, reshaping_of
 from stateshift.engines.spark.reshaping.log_changes import KEEP
+from stateshift.engines.spark.reshaping.planned_state import planned_copies, planned_paths
 from stateshift.engines.spark.warming import round_of, warmed
 from stateshift.engines.starting import Awaited, prepared, start
 from stateshift.engines.warming import bare, kept, still_to_copy
@@ -39,6 +40,7 @@ from stateshift.step import (
     AnyStep,
     BringFiles,
     CompareImages,
+    CopyFiles,
     FenceSource,
     KeepBrought,
     MoveFiles,
@@ -172,21 +174,26 @@ def move_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     replaced = frozenset((facts.source.location, path) for path in reshaping.replaced)
     whole = copies(job, facts, images, rewriting.paths | replaced)
     copied = still_to_copy(facts, whole)
+    ordinary = {file.path for file in whole.groups[0].files}
+    paths_of_planned = {
+        path: new for path, new in planned_paths(job, facts, images).items() if path not in ordinary
+    }
+    planned = tuple(planned_copies(facts, paths_of_planned))
     wanted = frozenset((group.source, file.path) for group in whole.groups for file in group.files)
     beforehand = bool(facts.brought) or facts.target.traits.get("renames_sooner", False)
     visible = tuple(publish(spec, job, facts, images, reshaping, beforehand))
     first, fenced = tuple(staged(visible)), tuple[AnyStep, ...]()
     own = tuple(identities(job, facts, images)) if beforehand else ()
-    again = _paths(wanted) | {name for step in first for name in step.staged_names}
+    again = _paths(wanted) | {name for step in first for name in step.staged_names} | set(paths_of_planned.values())
     if facts.brought:
         # With so little left the fence would take as long as the rest. It is up before anything can be seen, and what
         # it finds taken is a commit since the survey, either way.
         halt, fenced = Phase("halt", ()), tuple(replace(f, name=f"copy/{_last(f.name)}") for f in halt.steps)
     phases = phases_of(
         halt,
-        Phase("copy", (*fenced, *kept(facts, wanted, again), *first, *own, *copied.steps)),
+        Phase("copy", (*fenced, *kept(facts, wanted, again), *first, *own, *copied.steps, *planned)),
         Phase("transform", (*_transforms(rewriting), *reshaping.steps, *_renamed(facts, reshaping, rewriting))),
-        Phase("compare", tuple(_compares(job, facts, images, copied, reshaping))),
+        Phase("compare", (*_compares(job, facts, images, copied, reshaping), *_compares_of_planned(job, planned))),
         Phase("publish", (*visible, *owners_kept(job, facts)), ordered=True),
         *_start(job, facts, images),
     )
@@ -369,6 +376,16 @@ def _compares(
             for bundle in bundled(left):
                 paths, size = tuple(file.path for file in bundle), sum(file.size for file in bundle)
                 yield CompareImages(next(numbers), layout.ENGINE, group.source, group.target, (), None, paths, {}, size)
+
+
+def _compares_of_planned(job: JobSpec, planned: Iterable[CopyFiles]) -> Iterator[CompareImages]:
+    """Byte for byte: these files are no part of the image's entries."""
+    for number, step in enumerate(planned if job.verify != "none" else ()):
+        paths = tuple(file.path for file in step.items)
+        yield CompareImages(
+            f"compare/planned-{number}", layout.ENGINE, step.source, step.target, (), None, paths, {}, step.bytes,
+            names=step.names,
+        )  # fmt: skip
 
 
 def _start_phases(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Phase, ...]:

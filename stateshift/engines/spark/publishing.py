@@ -11,6 +11,7 @@ from stateshift.engines.bundles import bundled
 from stateshift.engines.spark import layout
 from stateshift.engines.spark.findings import moves
 from stateshift.engines.spark.reshaping.files import Reshaping
+from stateshift.engines.spark.reshaping.planned_state import kept_batch
 from stateshift.errors import StalePlan
 from stateshift.formats.marks import INDEX, encode_index
 from stateshift.spec import JobSpec, Spec
@@ -28,7 +29,7 @@ def publish(
         (image, layout.under(image.path, path))
         for image in images
         if image.epoch is not None
-        for path in layout.first_read(image.epoch, moves.kept_batch(job, image))
+        for path in layout.first_read(image.epoch, kept_batch(job, image))
     ]
     commits = [(i, path) for i, path in firsts if path == layout.under(i.path, layout.commit_path(i.epoch or 0))]
     others = [pair for pair in firsts if pair not in commits]

@@ -167,7 +167,7 @@ CHANGES = {
         Change("convert provider", ("convert", "--provider")),
         Change("split", ("split",)),
         Change("merge", ("merge",)),
-        Change("rewind", ("rewind", "--batch", "1"), batch=1),
+        Change("rewind", ("rewind", "--batch", "1", "--waive", "repeated-batches"), batch=1),
         Change("rename and drop operators", ("rename", "--operator", "1=0", "--drop-operator", "0"), after="distinct"),
         Change("fork", ("fork",)),
         Change("convert checkpoint format", ("convert", "--checkpoint-format", "v1")),

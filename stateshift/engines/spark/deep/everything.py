@@ -4,6 +4,7 @@
     every schema            is of types that Spark can parse                                     formats.type_json
     every row               lies inside its bounds, by its store's schema                        rowcheck
     every key               lies in the shard that its hash gives it, deleted ones too           rowcheck
+    a planned batch's state the same, where that batch has written it                            planned
     a join's indexes        are as many as its counts say, without a gap                         joins
     every checksum          of either kind fits the file beside it                               sidecars
     a snapshot              is what the changes before it come to, where they are still there    snapshots
@@ -17,11 +18,13 @@ batch does not work, `works` tells which earlier ones do.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from itertools import groupby, islice
 
 from stateshift.engines.spark import decoding, layout
 from stateshift.engines.spark.deep import repairs, sidecars, snapshots
 from stateshift.engines.spark.deep.joins import Join
+from stateshift.engines.spark.deep.planned import after_planned, planned_files
 from stateshift.engines.spark.deep.rowcheck import RowCheck
 from stateshift.engines.spark.deep.tally import Tally
 from stateshift.engines.spark.entries.folding import folded
@@ -67,6 +70,20 @@ def findings_of(storage: Storage, survey: Survey, image: Image) -> Iterator[Find
             yield finding
     yield from snapshots.findings(storage, survey, image, tallies)
     yield from repairs.repairs(storage, survey, image, damaged)
+    after = after_planned(image)
+    if after is not None:
+        for finding in _of_planned_state(storage, survey, image, after):
+            if finding.path is not None and finding.path not in damaged:
+                yield finding
+
+
+def _of_planned_state(storage: Storage, survey: Survey, image: Image, after: Image) -> Iterator[Finding]:
+    """What is wrong with the state of a batch that was planned and not committed: a job reads it if its sink has that
+    batch."""
+    alone = replace(after, needed=tuple(planned_files(image)))
+    yield from _archives(storage, alone)
+    yield from _state(storage, after, (), None)
+    yield from sidecars.findings(storage, survey, alone)
 
 
 def works(storage: Storage, image: Image, found: Collection[Finding]) -> tuple[int, ...]:

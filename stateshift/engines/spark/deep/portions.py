@@ -14,8 +14,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from stateshift.engines.bundles import BYTES_MAX, FILES_MAX
+from stateshift.engines.spark.deep.planned import planned_files
 from stateshift.formats.spark.names import CheckpointPath, classify
-from stateshift.survey import FileInfo, Image, ShardFiles, Survey
+from stateshift.survey import FileInfo, Image, PlannedState, ShardFiles, Survey
 
 # An operator's id and the number of a shard.
 Place = tuple[str, int]
@@ -37,6 +38,9 @@ def portions(survey: Survey, image: Image, files_max: int = FILES_MAX) -> Iterat
             describing.append(path)
         else:
             needed.setdefault(_place(place), []).append(path)
+    planned: dict[Place | None, list[str]] = {}
+    for path in planned_files(image):
+        planned.setdefault(_place(classify(path[start:])), []).append(path)
     shards = {(shard.operator, shard.shard) for shard in image.shards}
     rest = [path for place, paths in needed.items() if place not in shards for path in paths]
     others = [file for place, files in listed.items() if place not in shards for file in files]
@@ -45,7 +49,9 @@ def portions(survey: Survey, image: Image, files_max: int = FILES_MAX) -> Iterat
         places = dict.fromkeys((shard.operator, shard.shard) for shard in bundle)
         own = [path for place in places for path in needed.get(place, [])]
         files = [file for place in places for file in listed.get(place, [])]
-        yield _portion(survey, image, tuple(bundle), [*describing, *own], files)
+        portion, part = _portion(survey, image, tuple(bundle), [*describing, *own], files)
+        written = tuple(path for place in places for path in planned.get(place, []))
+        yield portion, replace(part, planned_state=PlannedState(written) if written else None)
 
 
 def undivided(image: Image) -> Image:
@@ -64,7 +70,8 @@ def shard_groups(shards: tuple[ShardFiles, ...], sizes: Mapping[str, int]) -> li
 
 
 def _without(image: Image, shards: tuple[ShardFiles, ...], needed: list[str]) -> Image:
-    return replace(image, shards=shards, needed=tuple(needed), embedded=(), first_read=(), endpoints=(), details={})
+    return replace(image, shards=shards, needed=tuple(needed), embedded=(), first_read=(), endpoints=(), details={},
+                   planned_state=None)  # fmt: skip
 
 
 def _portion(

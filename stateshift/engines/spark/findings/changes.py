@@ -11,6 +11,7 @@ from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import PARTITIONS_MAX
 from stateshift.engines.spark.entries.keys import KeyRule, is_session, nameable
 from stateshift.engines.spark.entries.settings import ENCODING, ENCODINGS
+from stateshift.engines.spark.findings.batches import of_rewind
 from stateshift.engines.spark.findings.evolve import of_evolution
 from stateshift.engines.spark.findings.versions import of_versions
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
@@ -37,7 +38,7 @@ def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     yield from _of_merge(wishes, facts)
     for image in facts.source.images:
         name = image.name or image.path or facts.source.location
-        yield from _of_rewind(job, image, name)
+        yield from of_rewind(job, facts, image, name)
         yield from _of_zip_format(wishes, facts, image, name)
         if not wishes.any or image.epoch is None:
             continue
@@ -47,22 +48,6 @@ def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             continue
         yield from _of_provider(wishes, image, name)
         yield from _of_stores(wishes, image, name, _look(facts, image))
-
-
-def _of_rewind(job: JobSpec, image: Image, name: str) -> Iterator[Finding]:
-    newest = image.details.get("newest")
-    if newest is None or image.epoch is None or newest[0] == image.epoch:
-        return
-    again = f"batch {image.epoch + 1}" + (f" to {newest[0]}" if newest[0] > image.epoch + 1 else "")
-    kept = job.planned_batch == "keep" and image.planned == image.epoch + 1
-    told = f"{name} goes back from batch {newest[0]} to batch {image.epoch}; the input of {again} is read again"
-    told += f", first that of batch {image.epoch + 1} as it was planned" if kept else ", in batches planned anew"
-    yield Finding(
-        "warn",
-        f"{told}. A sink that knows batches by number (a file sink, Delta) drops what these put out, for it has them "
-        "already",
-        hint="clear that output from the sink, or let the job write to another place",
-    )
 
 
 def _of_zip_format(wishes: Wishes, facts: Facts, image: Image, name: str) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from itertools import combinations
 from shlex import quote
 
 from stateshift.engines.room import of_room
+from stateshift.engines.spark.findings.batches import of_batches
 from stateshift.engines.spark.findings.changes import of_changes
 from stateshift.engines.spark.findings.ends import of_ends, written_by
 from stateshift.engines.spark.findings.inputs import of_inputs
@@ -23,7 +24,7 @@ from stateshift.spec import JobSpec, Spec
 from stateshift.spec.location import relation
 from stateshift.spec.warm import NEVER
 from stateshift.spec.waves import stopped_for
-from stateshift.survey import EmbeddedPath, Facts, Finding, Image
+from stateshift.survey import EmbeddedPath, Facts, Finding
 
 FRESH_SECONDS = 60.0
 
@@ -41,7 +42,7 @@ def of_move(spec: Spec, job: JobSpec, facts: Facts) -> tuple[Finding, ...]:
         *_of_places(job, facts),
         *_of_data(job, facts),
         *of_strangers(job, facts),
-        *_of_batches(job, facts),
+        *of_batches(job, facts),
         *of_ends(facts),
         *of_room(job, facts),
         *of_inputs(job, facts),
@@ -69,14 +70,6 @@ def taking_back(run: str) -> str:
     """How a fence is taken away again: by the run that put it up."""
     workdir = quote(f".stateshift/{run}")
     return f"stateshift rollback {workdir}   # or wherever its workdir is: stateshift runs DIR"
-
-
-def kept_batch(job: JobSpec, image: Image) -> int | None:
-    """A batch that was planned and not committed may have reached the sink already. Kept, it runs again over the same
-    input, as it would after a restart in place, so that a sink that knows batches by number is neither given less nor
-    more."""
-    following = (image.epoch or 0) + 1
-    return following if job.planned_batch == "keep" and image.planned == following else None
 
 
 def _waived(finding: Finding, waived: tuple[str, ...]) -> Finding:
@@ -285,38 +278,6 @@ def _of_data(job: JobSpec, facts: Facts) -> Iterator[Finding]:
                 f"{data.target} cannot keep the times of files: a file source whose maxFileAge has passed "
                 "would read old files again",
                 hint="give the source an ending maxFileAge, or keep the data on a file system",
-            )
-
-
-def _of_batches(job: JobSpec, facts: Facts) -> Iterator[Finding]:
-    if facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued"):
-        return  # a running job has always planned its next batch
-    for survey in (facts.source, *facts.merges):
-        for image in survey.images:
-            if image.epoch is None or image.planned is None or image.planned <= image.epoch:
-                continue
-            if "newest" in image.details:
-                continue  # it goes back on purpose, and that is said by itself
-            name = image.name or image.path or survey.location
-            if image.planned > image.epoch + 1:
-                yield Finding(
-                    "warn",
-                    f"{name}: batches {image.epoch + 1} to {image.planned} were planned and none of them committed; "
-                    f"they are planned anew after batch {image.epoch}, so a sink that was given one of them already "
-                    "gets its input again",
-                    hint=f"if batch {image.planned} did finish, let the job start once where it is and commit, then "
-                    "plan again",
-                )
-                continue
-            if job.planned_batch == "keep":
-                fate = "it runs again on the target over the same input"
-            else:
-                fate = "it is dropped; a sink that was given it already, and knows batches by number, will miss input"
-            level = "note" if job.planned_batch == "keep" else "warn"
-            yield Finding(
-                level,  # type: ignore[arg-type]
-                f"{name}: batch {image.planned} was planned and not committed; {fate}",
-                hint='"planned_batch" of the job says which: "keep" or "drop"',
             )
 
 

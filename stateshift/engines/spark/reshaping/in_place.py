@@ -51,8 +51,11 @@ def set_aside(facts: Facts, reshaping: Reshaping) -> Iterator[MoveFiles]:
 
 def superseded(image: Image, files: tuple[FileInfo, ...], shards: tuple[ShardFiles, ...]) -> Iterator[FileInfo]:
     kept = {path for shard in shards for path in shard.files}
+    kept |= set(image.planned_state.files if image.planned_state is not None else ())
     stores = {(shard.operator, shard.store) for shard in shards}
     epoch = image.epoch or 0
+    # A zip of the planned batch names tables of versions before it: Spark tidies up those that nobody needs.
+    keeps_tables = image.planned is not None and image.planned > epoch
     for file in files:
         if image.path and not file.path.startswith(f"{image.path}/"):
             continue
@@ -60,7 +63,7 @@ def superseded(image: Image, files: tuple[FileInfo, ...], shards: tuple[ShardFil
         place = classify(path[len(image.path) + 1 :] if image.path else path)
         if place.area == "state" and (place.operator or "", place.store or "") in stores:
             old = place.kind in CHANGES and place.version is not None and place.version <= epoch + 1
-            table = place.kind == "sst"
+            table = place.kind == "sst" and not keeps_tables
             if (old or table) and path not in kept:
                 yield file
         # The two last planned batches are looked at by a restart, and the last commit.

@@ -2,7 +2,8 @@
 
 The consistent cut: batch N is the highest one committed, its state has version N + 1. Needed are offsets N and N - 1,
 commit N, the query's id, the sources' logs, and per operator, shard and store the chain of files of that version.
-What is newer is left behind; a batch that was planned and not committed is told apart (`planned`).
+What is newer is left behind; a batch that was planned and not committed is told apart (`planned`), and so is the state
+that it has written (`planned_state`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from stateshift.engines.spark.restart.operators import (
     refuse_foreign_state,
     refuse_unparsable,
 )
+from stateshift.engines.spark.restart.planned import planned_state_of
 from stateshift.engines.spark.restart.shards import Uuids, restartable, shards_of
 from stateshift.engines.spark.restart.tracked import counted_strangers, tracked_schemas
 from stateshift.errors import MissingFile
@@ -60,6 +62,8 @@ def surveyed_image(
         refuse_unparsable(reading, found, epoch)
     ends = endpoints_of(reading, found.sources, lines, thorough)
     tracked = tracked_schemas(reading, found.schema_logs)
+    # Behind a rewind it is the state of a batch which is to be done again, maybe by other code.
+    written = None if rewound else planned_state_of(reading, found, operators, epoch, planned)
     return Image(
         path=reading.prefix,
         name=None,
@@ -91,6 +95,7 @@ def surveyed_image(
             **({"newest": newest} if rewound else {}),
             **({"schemas": _schemas(reading, found, operators, epoch, settings)} if changes else {}),
         },
+        planned_state=written,
     )  # fmt: skip
 
 

@@ -1,0 +1,46 @@
+"""The state of a planned batch as an image of its own, so that it is read to its end like that of the epoch. Pure.
+
+    shard at the epoch     1.snapshot  2.delta  3.delta
+    after the batch        1.snapshot  2.delta  3.delta  4.delta        or its own 4.zip with the tables it names
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from stateshift.formats.spark.names import DEFAULT_STORE, classify
+from stateshift.survey import Image, ShardFiles
+
+# An operator's id, the number of a shard, the name of a store.
+_Store = tuple[str, int, str]
+
+
+def after_planned(image: Image) -> Image | None:
+    """Return the image with its state as the planned batch has left it; None where there is none."""
+    if image.planned_state is None or not image.planned_state.files:
+        return None
+    written: dict[_Store, list[str]] = {}
+    for path in image.planned_state.files:
+        if not path.endswith(".crc"):
+            written.setdefault(_store_of(image, path), []).append(path)
+    shards = tuple(_after(shard, written) for shard in image.shards)
+    return replace(image, shards=shards, needed=image.needed_files, planned_state=None)
+
+
+def _store_of(image: Image, path: str) -> _Store:
+    place = classify(path[len(image.path) + 1 :] if image.path else path)
+    return place.operator or "", place.partition or 0, place.store or DEFAULT_STORE
+
+
+def _after(shard: ShardFiles, written: dict[_Store, list[str]]) -> ShardFiles:
+    files = written.get((shard.operator, shard.shard, shard.store), [])
+    snapshots = [path for path in files if path.endswith((".zip", ".snapshot"))]
+    if snapshots:
+        return replace(shard, files=(*snapshots, *(path for path in files if path not in snapshots)))
+    return replace(shard, files=(*shard.files, *files))
+
+
+def planned_files(image: Image) -> Iterator[str]:
+    if image.planned_state is not None:
+        yield from image.planned_state.files

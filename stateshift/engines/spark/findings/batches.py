@@ -1,0 +1,216 @@
+"""What a sink makes of batches that are run a second time, or of other batches under their numbers (W-1). Pure.
+
+    kept       a batch that was planned and not committed runs again over the same input. A sink that has it skips it,
+               and the state that the batch wrote must be at the target
+    dropped    the next batch gets its number and other input. A sink that has the number loses that input
+    rewound    the batches since get their numbers again, from the second on over other input. The same happens
+
+A fork is another query. Delta and Iceberg tell its batches apart by the query's id, a file sink does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from shlex import quote
+
+from stateshift.engines.spark.reshaping.planned_state import kept_batch, planned_paths, rewrites_versions
+from stateshift.engines.spark.reshaping.wishes import wishes_of
+from stateshift.spec import JobSpec
+from stateshift.survey import Facts, Finding, Image, SinkFacts, Survey
+
+REPEATED = "repeated-batches"
+
+SKIPPING = "Delta, a file sink, or a foreachBatch with txnVersion"
+_COMMIT_FIRST = "start the job once where it is, until it has committed batch {batch}, then plan again"
+_WAIVE = f'where the sink takes a batch number again, say so: "waive": ["{REPEATED}"], or name the sink (`sink`)'
+
+
+def of_batches(job: JobSpec, facts: Facts) -> Iterator[Finding]:
+    """Everything worth saying of batches that were planned and not committed."""
+    if facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued"):
+        return  # a running job has always planned its next batch
+    for survey in (facts.source, *facts.merges):
+        for image in survey.images:
+            is_behind = image.epoch is not None and image.planned is not None and image.planned > image.epoch
+            if is_behind and "newest" not in image.details:  # a rewind says so by itself
+                yield from _of_planned(job, facts, image, _name(image, survey))
+
+
+def _name(image: Image, survey: Survey) -> str:
+    return image.name or image.path or survey.location
+
+
+def _of_planned(job: JobSpec, facts: Facts, image: Image, name: str) -> Iterator[Finding]:
+    assert image.epoch is not None and image.planned is not None, "the caller has asked"
+    if image.planned > image.epoch + 1:
+        yield _several(job, facts, image, name)
+    elif job.target is None:
+        yield _planned("note", image, name, "it runs again where it is, over the same input")
+    elif kept_batch(job, image) is None:
+        yield _dropped(job, facts, image, name)
+    else:
+        yield _kept(job, facts, image, name)
+
+
+def _planned(level: str, image: Image, name: str, fate: str, hint: str | None = None) -> Finding:
+    return Finding(
+        level,  # type: ignore[arg-type]
+        f"{name}: batch {image.planned} was planned and not committed; {fate}",
+        waive=REPEATED if level == "refuse" else None,
+        hint=hint or '"planned_batch" of the job says which: "keep" or "drop"',
+    )
+
+
+# ---- what the sink does
+
+
+def may_know(job: JobSpec, facts: Facts, image: Image, batch: int) -> bool:
+    """Whether the sink may hold a batch of this number that counts as the job's own."""
+    sink = facts.sink
+    if sink is None:
+        return job.moves
+    if sink.knows_batches is False or sink.has_batch(image.identity, batch) is False:
+        return False
+    return job.moves or sink.kind == "file"
+
+
+def _may_skip(job: JobSpec, facts: Facts, image: Image, batch: int) -> bool:
+    """Whether the sink may leave a batch's plan unexecuted, so that nobody writes its state."""
+    if facts.sink is not None and facts.sink.skips_plan is False:
+        return False
+    return may_know(job, facts, image, batch)
+
+
+def _may_be_delivered(image: Image) -> bool:
+    """Whether the planned batch came as far as a sink: its tasks write the state before the sink commits."""
+    return not image.operators or image.planned_state is not None
+
+
+# ---- one planned batch
+
+
+def _kept(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
+    again = "it runs again on the target over the same input"
+    written, batch = image.planned_state, image.planned or 0
+    if written is None or not _may_skip(job, facts, image, batch):
+        return _planned("note", image, name, again)
+    if written.unnamed:
+        return _planned(
+            "refuse", image, name,
+            f"a sink that has it ({SKIPPING}) skips it, and under checkpoint format 2 Spark then fails, here as at the "
+            "target (CheckpointInfo length: 0)",
+            f"{_COMMIT_FIRST.format(batch=batch)}; where that fails, the sink has it: bring the sink back to batch "
+            f"{image.epoch} and go on in a fork (\"mode\": \"fork\"); {_WAIVE}",
+        )  # fmt: skip
+    if rewrites_versions(wishes_of(job.transform), image):
+        return _planned(
+            "refuse", image, name,
+            f"a sink that has it ({SKIPPING}) skips it, so that its state would be missing: this change writes the "
+            f"state of batch {image.epoch} alone",
+            f"{_COMMIT_FIRST.format(batch=batch)}; {_WAIVE}",
+        )  # fmt: skip
+    brought = len(planned_paths(job, facts, (image,)))
+    along = f"; the state that it wrote goes along ({brought} files), for a sink that has it skips it"
+    return _planned("note", image, name, again + along)
+
+
+def _dropped(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
+    batch = image.planned or 0
+    if not may_know(job, facts, image, batch):
+        return _planned("warn", image, name, "it is dropped, and its input is planned anew")
+    if not _may_be_delivered(image):
+        return _planned(
+            "warn", image, name,
+            "it is dropped, and its input is planned anew; its state is not whole, so that no sink has it",
+        )  # fmt: skip
+    has = "the sink has it" if facts.sink is not None and facts.sink.read else "the sink may have it"
+    return _planned(
+        "refuse", image, name,
+        f"it is dropped, and the next batch gets its number: {has}, and one that knows batches by number ({SKIPPING}) "
+        "then loses the input of that batch",
+        f'keep it ("planned_batch": "keep"); or {_COMMIT_FIRST.format(batch=batch)}; {_WAIVE}',
+    )  # fmt: skip
+
+
+def _several(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
+    """Several batches without a commit: Spark runs the last of them again, from the state of its number."""
+    epoch, planned = image.epoch or 0, image.planned or 0
+    fact = f"{name}: batches {epoch + 1} to {planned} were planned and none of them committed; "
+    fact += f"they are planned anew after batch {epoch}, so a sink that was given one of them already "
+    known = may_know(job, facts, image, epoch + 1)
+    fact += "skips the new batch of its number, or gets its input again" if known else "gets its input again"
+    hint = f"if batch {planned} did finish, let the job start once where it is and commit, then plan again"
+    if known and image.operators:
+        return Finding("refuse", fact, waive=REPEATED, hint=f"{hint}; {_WAIVE}")
+    return Finding("warn", fact, hint=hint)
+
+
+# ---- a rewind
+
+
+def of_rewind(job: JobSpec, facts: Facts, image: Image, name: str) -> Iterator[Finding]:
+    """Where a job goes back to an earlier batch."""
+    newest = image.details.get("newest")
+    if newest is None or image.epoch is None or newest[0] == image.epoch:
+        return
+    back = _back(job, image, newest[0], name)
+    last = image.epoch + 1
+    if not may_know(job, facts, image, last):
+        yield Finding("warn", f"{back}. {_given_twice(job, facts, image)}", hint=_clearing(facts, image))
+        return
+    yield Finding(
+        "refuse",
+        f"{back}. {_losing(job, facts.sink)}",
+        waive=REPEATED,
+        hint=f"{_way_out(job, facts, image)}; {_WAIVE}",
+    )
+
+
+def _back(job: JobSpec, image: Image, newest: int, name: str) -> str:
+    epoch = image.epoch or 0
+    again = f"batch {epoch + 1}" + (f" to {newest}" if newest > epoch + 1 else "")
+    first = f"first that of batch {epoch + 1} as it was planned"
+    how = first if kept_batch(job, image) is not None else "in batches planned anew"
+    return f"{name} goes back from batch {newest} to batch {epoch}; the input of {again} is read again, {how}"
+
+
+def _losing(job: JobSpec, sink: SinkFacts | None) -> str:
+    who = f"A sink that knows batches by number ({SKIPPING}; Iceberg)" if sink is None else f"The sink ({sink.kind})"
+    if not job.moves:
+        who = "A file sink knows batches whoever wrote them, and"
+    return (
+        f"{who} drops every batch under a number that it has, also the ones with new input, and the job fails at "
+        "the first number that it has not: nobody wrote the state before it"
+    )
+
+
+def _given_twice(job: JobSpec, facts: Facts, image: Image) -> str:
+    if facts.sink is not None and facts.sink.has_batch(image.identity, (image.epoch or 0) + 1) is False:
+        return "The sink has none of them"
+    if job.moves:
+        return "The sink is given their output again"
+    return "The fork is another query, whose output Delta and Iceberg take beside what they have of these batches"
+
+
+def _clearing(facts: Facts, image: Image) -> str:
+    sink = facts.sink
+    if sink is not None and sink.has_batch(image.identity, (image.epoch or 0) + 1) is False:
+        return "nothing has to be cleared"
+    return f"{_restoring(facts, image)}, or let the job write to another place (a file sink: always)"
+
+
+def _way_out(job: JobSpec, facts: Facts, image: Image) -> str:
+    if not job.moves:
+        return "let the fork write to a folder of its own"
+    return f'rewind in a fork (`--fork`; "mode": "fork"), and {_restoring(facts, image)}'
+
+
+def _restoring(facts: Facts, image: Image) -> str:
+    """How the output since is taken back."""
+    sink, epoch = facts.sink, image.epoch or 0
+    version = None if sink is None else sink.version_to_restore(image.identity, epoch)
+    if sink is None or version is None:
+        return "clear from the sink what these batches put out (Delta: RESTORE to the version of " f"batch {epoch})"
+    if sink.kind == "iceberg":
+        return f"roll the table {quote(sink.location or '')} back to snapshot {version}, which ends with batch {epoch}"
+    return f"RESTORE TABLE delta.`{sink.location}` TO VERSION AS OF {version}, which ends with batch {epoch}"
