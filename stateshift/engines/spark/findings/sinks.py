@@ -90,9 +90,10 @@ def _of_image(sink: SinkFacts, image: Image, epoch: int, name: str) -> Iterator[
     elif last > planned:
         yield _of_sink_ahead(sink, image, name, last, planned)
     elif last < epoch:
+        unless = ", unless the function wrote nothing for them" if sink.kind == "foreach-batch" else ""
         yield Finding("warn", f"{_named(sink)} has the batches of {name} up to {last}{_version(sink, image, last)}, "
                       f"and the checkpoint has committed batch {epoch}: the output of batches {last + 1} to {epoch} "
-                      "is not there",
+                      f"is not there{unless}",
                       hint="restore the sink, or rewind the job to that batch in a fork")  # fmt: skip
     else:
         yield Finding("note", f"{_named(sink)} has the batches of {name} up to {last}{_version(sink, image, last)}"
