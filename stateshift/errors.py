@@ -4,6 +4,7 @@
       SpecError                          2   the author of the spec            (JSON pointer)
       FormatError                        3   bytes are not what they should be (path, offset)
         UnknownVersion                   3   ... but may be, for a newer stateshift
+        TooLarge                         3   ... or would take more memory than is allowed
       PlanError                          4   the request does not fit what was found
         StalePlan                        4   ... any more
         Incompatible                     4   ... because the two ends differ
@@ -102,6 +103,10 @@ class FormatError(StateshiftError):
 
 class UnknownVersion(FormatError):
     """A format version that this stateshift has never seen: refused by name, never guessed."""
+
+
+class TooLarge(FormatError):
+    """Reading it would take more memory than is allowed: whether it is damaged is not known."""
 
 
 class PlanError(StateshiftError):

@@ -74,6 +74,7 @@ working directory or the user's config directory:
   throttle  STATESHIFT_THROTTLE  bytes a second at most: "50MB"
   workdirs  STATESHIFT_WORKDIRS  where workdirs are made (.stateshift)
   fleet     STATESHIFT_FLEET     a Spark master whose executors share the work
+  memory    STATESHIFT_MEMORY    what one process may take to read: "2GiB" (1GiB)
 NO_COLOR, and CI, make everything plain lines.
 
 \b
@@ -158,7 +159,24 @@ def _defaults(arguments: list[str]) -> dict[str, dict[str, Any]]:
     if not arguments or {"--help", "-h", "--version"} & set(arguments):
         return {}
     found = settings.read((os.getcwd(), typer.get_app_dir("stateshift")))
+    _bound_memory(os.environ.get("STATESHIFT_MEMORY") or found.pop("memory", None))
+    found.pop("memory", None)
     return dict.fromkeys(COMMANDS, found) if found else {}
+
+
+def _bound_memory(text: str | None) -> None:
+    """How much memory this process may take for what it reads."""
+    from stateshift.cli.units import bytes_of
+    from stateshift.errors import Complaint, SpecError
+    from stateshift.formats import bounds
+
+    try:
+        size = bounds.DEFAULT if text is None else bytes_of(text)
+        if size < bounds.LEAST:
+            raise ValueError(f"{text!r} is less than the {bounds.LEAST >> 20} MiB that we need ourselves")
+    except ValueError as error:
+        raise SpecError((Complaint("STATESHIFT_MEMORY", str(error)),), hint="STATESHIFT_MEMORY=1GiB") from None
+    bounds.set_total(size)
 
 
 def _refused(error: Any, terminal: Terminal) -> int:

@@ -1,6 +1,7 @@
 """Errors become text here and nowhere else: `error: fact`, `hint: way out`, and the exit code of their class.
 
     StateshiftError    its own exit code; a SpecError lists every complaint
+    MemoryError        3, as TooLarge: what is read is larger than this machine, or its limits, can hold
     OSError            6, as a StorageError: a disk that is full, a file that may not be written
     Ctrl-C             130
     anything else      1, a bug of ours: the traceback is kept in a file
@@ -16,10 +17,11 @@ from typing import Any
 from stateshift.cli import as_json
 from stateshift.cli.terminal import Terminal
 from stateshift.cli.text import Block, Line
-from stateshift.errors import Complaint, Interrupted, PlanError, SpecError, StateshiftError, StorageError
+from stateshift.errors import Complaint, Interrupted, PlanError, SpecError, StateshiftError, StorageError, TooLarge
 from stateshift.storage.locations import redact
 
 LONGEST = 80
+_MEMORY = "a smaller bound refuses earlier, and by name: STATESHIFT_MEMORY=256MiB; --parallel 1 takes less at once"
 
 
 def tell(caught: BaseException, terminal: Terminal, document: dict[str, Any] | None = None) -> int:
@@ -48,6 +50,8 @@ def ours(caught: BaseException) -> StateshiftError | None:
     match caught:
         case StateshiftError():
             return caught
+        case MemoryError():
+            return TooLarge("memory ran out", hint=_MEMORY)
         case KeyboardInterrupt():
             return Interrupted("interrupted; nothing was changed")
         case OSError() if caught.filename is not None:

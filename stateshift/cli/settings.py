@@ -5,6 +5,7 @@
     throttle = "50MB"         as --throttle
     workdirs = "/var/runs"    as --workdirs
     fleet = "spark://m:7077"  as --fleet
+    memory = "2GiB"           how much memory a process may take for what it reads
 
 Flags come first, then the environment (`STATESHIFT_PARALLEL`, …), then these files, then what a command does by itself.
 """
@@ -24,6 +25,7 @@ KEYS: Mapping[str, tuple[type, str]] = {
     "throttle": (str, 'a rate, such as "50MB"'),
     "workdirs": (str, "a directory"),
     "fleet": (str, "a Spark master"),
+    "memory": (str, 'a size, such as "2GiB"'),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import cramjam
 
 from stateshift.errors import FormatError
+from stateshift.formats import bounds
 
 
 def decompressed(data: bytes, start: int) -> bytes:
@@ -13,6 +14,7 @@ def decompressed(data: bytes, start: int) -> bytes:
         raw = cramjam.snappy.decompress_raw_len(data)
         if raw > 22 * len(data) + 64:
             raise FormatError(f"a snappy block of {len(data)} bytes cannot hold {raw}", None, start)
+        bounds.require_piece(raw, "a snappy block", start)
         return bytes(cramjam.snappy.decompress_raw(data))
     except cramjam.DecompressionError as error:
         raise FormatError("a snappy block is damaged", None, start) from error

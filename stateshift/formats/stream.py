@@ -6,14 +6,17 @@
     lines(chunks)      (offset, line) without the newline; one line at a time is held
 
 What is held in memory is what has arrived and was asked for: a length claimed by the bytes themselves never makes us
-allocate anything.
+allocate anything. What is longer than `bounds` allows is not held: either the bytes end before it does, or it is
+refused as too large.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NoReturn
 
 from stateshift.errors import FormatError
+from stateshift.formats import bounds
 
 
 class Stream:
@@ -40,6 +43,8 @@ class Stream:
             raise FormatError(f"{self._what}: a length of {count}", None, self.offset)
         end = self._position + count
         if end > len(self._buffer):
+            if count > bounds.piece():
+                self._refuse(count)
             self._fill(count)
             end = self._position + count
             if end > len(self._buffer):
@@ -68,6 +73,20 @@ class Stream:
             self._position = len(self._buffer)
             yield piece
 
+    def _refuse(self, count: int) -> NoReturn:
+        """Say whether the bytes hold as many, without holding them."""
+        start = self.offset
+        left = len(self._buffer) - self._position
+        for chunk in self._chunks:
+            left += len(chunk)
+            if left >= count:
+                bounds.require_piece(count, f"a record in {self._what}", start)
+        raise FormatError(
+            f"{self._what} ends early: {count} bytes expected, {left} left",
+            None,
+            start + left,
+        )
+
     def _fill(self, count: int) -> None:
         """Gather chunks until `count` bytes are held, or there are no more."""
         held = [self._buffer[self._position :]] if self._position < len(self._buffer) else []
@@ -89,8 +108,11 @@ def lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
     so that `b"\\n".join` of what this gives is the content again, but for a final newline."""
     offset = 0
     held: list[bytes] = []  # the pieces of a line that goes on: joined once, however many there are
+    size = 0
     for chunk in chunks:
         first, *more = chunk.split(b"\n")
+        size += len(first)
+        bounds.require_piece(size, "a line", offset)
         held.append(first)
         if more:
             yield offset, (line := b"".join(held))
@@ -99,6 +121,6 @@ def lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
             for line in whole:
                 yield offset, line
                 offset += len(line) + 1
-            held = [last]
+            held, size = [last], len(last)
     if line := b"".join(held):
         yield offset, line

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from stateshift.engines.flink.keys import hash_of, hashable
 from stateshift.engines.flink.reading import WINDOW, Streams
-from stateshift.errors import FormatError
+from stateshift.errors import FormatError, TooLarge
 from stateshift.formats.flink.key_groups import key_group, prefix_bytes
 from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle
 from stateshift.formats.flink.keyed_state import Header, decode_header
@@ -134,6 +134,8 @@ def checked_databases(operator: OperatorState, streams: Streams) -> Iterator[Fin
             except NotRead as error:
                 size = sum(stream.size for _, stream in (*handle.shared, *handle.private) if stream is not None)
                 yield Finding("warn", f"{where}: {error.fact}: of {size} bytes nothing more than this is checked")
+            except TooLarge:  # which says nothing of the image
+                raise
             except FormatError as error:
                 path = _path_of(handle, error.fact, streams)
                 yield Finding("refuse", f"{where}: {error.fact}", path=path, offset=error.offset, hint=error.hint)
@@ -189,6 +191,8 @@ def why_options_differ(native: Native) -> str | None:
     for name in named:
         try:
             families = decode_options(native.database.files[name].whole(name))
+        except TooLarge:  # which says nothing of the image
+            raise
         except FormatError as error:
             return f"{name}: {error.fact}"
         if set(families) != set(native.database.families):

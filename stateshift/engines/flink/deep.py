@@ -10,7 +10,7 @@ from stateshift.engines.flink.databases import checked_databases
 from stateshift.engines.flink.elements import Walk
 from stateshift.engines.flink.frames import checked_frames
 from stateshift.engines.flink.reading import Streams
-from stateshift.errors import FormatError, StorageError
+from stateshift.errors import FormatError, StorageError, TooLarge
 from stateshift.formats.flink.metadata import OperatorState
 from stateshift.formats.flink.properties import foreign_part
 from stateshift.storage.protocol import Storage
@@ -31,6 +31,8 @@ def everything(storage: Storage, image: Image) -> Iterator[Finding]:
         try:
             yield from checked_databases(operator, walk.streams)
             yield from checked_frames(operator, walk.streams)
+        except TooLarge:  # which says nothing of the image
+            raise
         except (FormatError, StorageError) as error:
             offset = error.offset if isinstance(error, FormatError) else None
             yield Finding("refuse", f"operator {operator.id.hex()}: {error.fact}", offset=offset)

@@ -22,7 +22,8 @@ from stateshift.engines.flink.entries import header_of, in_file_order, is_canoni
 from stateshift.engines.flink.entries import uncompressed as decompressed
 from stateshift.engines.flink.keys import code_of, hashable
 from stateshift.engines.flink.reading import Streams
-from stateshift.errors import FormatError, StorageError
+from stateshift.errors import FormatError, StorageError, TooLarge
+from stateshift.formats import bounds
 from stateshift.formats.flink.key_groups import key_group, prefix_bytes
 from stateshift.formats.flink.keyed_handles import Changelog, Incremental, KeyedHandle, KeyGroups
 from stateshift.formats.flink.keyed_state import Header, StateInfo, entries
@@ -77,6 +78,8 @@ class Walk:
     def _caught(self, stream: StreamHandle | None, walk: Callable[[], None]) -> Iterator[Wrong]:
         try:
             walk()
+        except TooLarge:  # which says nothing of the image
+            raise
         except FormatError as error:
             yield Wrong(error.fact, error.path or self._path(stream), error.offset)
         except StorageError as error:
@@ -105,6 +108,8 @@ class Walk:
                     self._canonical(operator, header, group, content)
                 else:
                     self._heap(operator, header, group, content)
+            except TooLarge:  # which says nothing of the image
+                raise
             except FormatError as error:
                 inside = 0 if header.compressed or error.offset is None else error.offset
                 raise FormatError(error.fact, None, start + inside) from error
@@ -150,7 +155,7 @@ class Walk:
         starts = [offset for state in handle.states for offset in state.offsets]
         if handle.stream is None or not starts:
             return
-        content = b"".join(self.streams.chunks(handle.stream))
+        content = bounds.gathered(self.streams.chunks(handle.stream), "operator state")
         elements = split_elements(content, starts, handle.stream.size)
         header = decode_operator_header(content[: min(starts)])
         self._count(handle.stream, min(starts) if header.compressed else handle.stream.size)
@@ -175,6 +180,8 @@ class Walk:
         except Unknown as unknown:
             self.untold += 0 if header.compressed else len(raw)
             self._note(unknown.snapshot)
+        except TooLarge:  # which says nothing of the image
+            raise
         except FormatError as error:
             inside = 0 if header.compressed or error.offset is None else error.offset
             raise FormatError(error.fact, None, offset + inside) from error

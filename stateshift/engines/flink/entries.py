@@ -28,6 +28,7 @@ from stateshift.engines.flink.operators import is_hashmap
 from stateshift.engines.flink.places import places
 from stateshift.engines.flink.reading import Streams, decoded
 from stateshift.errors import FormatError
+from stateshift.formats import bounds
 from stateshift.formats.flink import snappy_frames
 from stateshift.formats.flink.key_groups import prefix_bytes
 from stateshift.formats.flink.keyed_handles import (
@@ -60,7 +61,7 @@ def comparable(read: ReadFrom, shard: ShardFiles, settings: Mapping[str, str]) -
     """The entries of one operator."""
     told = json.loads(settings[SETTING])
     streams = Streams(read, places(told))
-    metadata = decoded(b"".join(read(shard.files[0])))
+    metadata = decoded(bounds.gathered(read(shard.files[0]), "_metadata"))
     own = bytes.fromhex(told.get("as", {}).get(shard.operator, shard.operator))
     operator = next(operator for operator in metadata.operators if operator.id == own)
     if told.get("checked"):

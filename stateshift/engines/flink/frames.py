@@ -9,7 +9,7 @@ import cramjam
 
 from stateshift.engines.flink.databases import check_stored, natives_of
 from stateshift.engines.flink.reading import Streams
-from stateshift.errors import FormatError
+from stateshift.errors import FormatError, TooLarge
 from stateshift.formats.flink.changelog import check_change, read_change_set
 from stateshift.formats.flink.channels import buffers_of, check_apart, check_version
 from stateshift.formats.flink.keyed_handles import Changelog, FileDelta, KeyedHandle, MemoryDelta
@@ -56,6 +56,8 @@ def _checked_delta(delta: FileDelta | MemoryDelta, where: str, streams: Streams)
         try:
             for group, content in delta.changes:
                 check_change(group, content, groups)
+        except TooLarge:  # which says nothing of the image
+            raise
         except FormatError as error:
             yield Finding("refuse", f"{where}: {error.fact}")
         return
@@ -66,6 +68,8 @@ def _checked_delta(delta: FileDelta | MemoryDelta, where: str, streams: Streams)
             return
         try:
             size += read_change_set(_changes(stream, offset, streams), groups).size
+        except TooLarge:  # which says nothing of the image
+            raise
         except FormatError as error:
             yield Finding("refuse", f"{where}: {error.fact}", path=_path(stream, streams), offset=error.offset)
             return
@@ -105,12 +109,16 @@ def _checked_channels(subtask: SubtaskState, where: str, streams: Streams) -> It
                     check_version(read)
                 own = buffers.setdefault(stream, [])
                 own += buffers_of(channel.part, read, stream.size)
+            except TooLarge:  # which says nothing of the image
+                raise
             except FormatError as error:
                 yield Finding("refuse", f"{where}: {error.fact}", path=_path(stream, streams), offset=error.offset)
                 return
     for stream, own in buffers.items():
         try:
             check_apart(own)
+        except TooLarge:  # which says nothing of the image
+            raise
         except FormatError as error:
             yield Finding("refuse", f"{where}: {error.fact}", path=_path(stream, streams), offset=error.offset)
 

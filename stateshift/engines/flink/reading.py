@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from stateshift.engines.flink.places import Places
 from stateshift.errors import FormatError, MissingFile
+from stateshift.formats import bounds
 from stateshift.formats.flink.metadata import Metadata, decode_metadata
 from stateshift.formats.flink.stream_handles import (
     AbsoluteFile,
@@ -27,9 +28,7 @@ from stateshift.formats.flink.stream_handles import (
     StreamHandle,
 )
 
-METADATA_MAX = 1 << 31
 WINDOW = 1 << 20
-HEAD_MAX = 1 << 28  # bytes that are read at once: headers are far smaller
 Read = Callable[[str, int], Iterator[bytes]]
 
 
@@ -59,9 +58,9 @@ class Streams:
                 yield from self.read(self._path(stream), start)
 
     def head(self, stream: StreamHandle, size: int) -> bytes:
-        if not 0 <= size <= HEAD_MAX:
-            raise FormatError(f"{size} bytes to be read at once, of at most {HEAD_MAX}", None, None)
-        return b"".join(_upto(self.chunks(stream), size))
+        if size < 0:
+            raise FormatError(f"{size} bytes to be read at once", None, None)
+        return bounds.gathered(_upto(self.chunks(stream), size), "what is read at once of a state file")
 
     def reader(self, stream: StreamHandle, window: int = WINDOW) -> Callable[[int, int], bytes]:
         """A function that gives `count` bytes from an offset on, or fewer where the stream ends. It holds a
@@ -84,8 +83,7 @@ class _Window:
         self._start, self._held = 0, b""
 
     def read(self, offset: int, count: int) -> bytes:
-        if count > HEAD_MAX:
-            raise FormatError(f"{count} bytes to be read at once, of at most {HEAD_MAX}", None, offset)
+        bounds.require_whole(count, "what is read at once of a state file")
         end = offset + count
         if offset < self._start or end > self._start + len(self._held):
             start = offset

@@ -33,6 +33,7 @@ from stateshift.engines.flink.loose import RAW, Held, Joined, handles_of, joined
 from stateshift.engines.flink.obstacles import CANONICAL, Obstacle
 from stateshift.engines.flink.reading import Streams
 from stateshift.errors import FormatError, Incompatible
+from stateshift.formats import bounds
 from stateshift.formats.flink.key_groups import (
     groups_of,
     key_group,
@@ -153,7 +154,8 @@ def heads_of(operator: OperatorState, streams: Streams, role: str) -> list[bytes
 def _held(origin: Origin, role: str) -> Iterator[tuple[int, Held]]:
     for index, handle in _handles(origin.operator, role):
         if handle.stream is not None and handle.states:
-            yield index, Held(handle, b"".join(origin.streams.chunks(handle.stream)), role == RAW)
+            content = bounds.gathered(origin.streams.chunks(handle.stream), "operator state")
+            yield index, Held(handle, content, role == RAW)
 
 
 def _handles(operator: OperatorState, role: str) -> Iterator[tuple[int, Partitioned]]:

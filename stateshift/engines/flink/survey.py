@@ -19,11 +19,12 @@ from stateshift.engines.flink.loose import LOOSE
 from stateshift.engines.flink.obstacles import Obstacle
 from stateshift.engines.flink.operators import operators_of, sections_in
 from stateshift.engines.flink.places import Places, absolute_places, moved_folders, root_of
-from stateshift.engines.flink.reading import METADATA_MAX, Streams, decoded
+from stateshift.engines.flink.reading import Streams, decoded
 from stateshift.engines.flink.rescaling import heads_of, why_not
 from stateshift.engines.looks import Opening
 from stateshift.engines.singles import folder_of_single
 from stateshift.errors import FormatError
+from stateshift.formats import bounds
 from stateshift.formats.flink.keyed_handles import KeyGroups
 from stateshift.formats.flink.metadata import Metadata, OperatorState
 from stateshift.formats.flink.properties import Properties, decode_properties
@@ -49,7 +50,7 @@ def survey(location: str, opening: Opening, changes: Sequence[Mapping[str, Any]]
         files = tuple(sorted(storage.list()))
         several = tuple(_several(storage, files))
         return storage, Survey(storage.location, None, "foreign" if files else "empty", files, (), several)
-    content = storage.read(layout.under(folder, layout.METADATA), METADATA_MAX)
+    content = _metadata(storage, layout.under(folder, layout.METADATA))
     place = locations.join(storage.location, folder)
     root = _root(place, content, changes)
     if root != storage.location:
@@ -57,6 +58,13 @@ def survey(location: str, opening: Opening, changes: Sequence[Mapping[str, Any]]
     image, files = _image(storage, locations.relative(place, root), content, changes)
     is_checkpoint = image.details.get("kind") == "checkpoint"
     return storage, Survey(storage.location, "flink", "checkpoint" if is_checkpoint else "savepoint", files, (image,))
+
+
+def _metadata(storage: Storage, path: str) -> bytes:
+    info = storage.stat(path)
+    if info is not None:
+        bounds.require_whole(info.size, path)
+    return storage.read(path, bounds.whole())
 
 
 def _root(place: str, content: bytes, changes: Sequence[Mapping[str, Any]]) -> str:

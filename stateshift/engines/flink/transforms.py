@@ -21,6 +21,7 @@ from stateshift.engines.flink.loose import Joined
 from stateshift.engines.flink.places import places
 from stateshift.engines.flink.reading import Streams, decoded
 from stateshift.engines.flink.rescaling import Origin, Rescaler
+from stateshift.formats import bounds
 from stateshift.formats.flink.metadata import encode_metadata
 from stateshift.formats.stream import Stream
 from stateshift.storage.protocol import CHUNK, Content, Input
@@ -60,7 +61,7 @@ def metadata(options: Mapping[str, Any], inputs: Sequence[Input]) -> Sequence[Co
     taken = [Taken.of(plain) for plain in options["taken"]]
 
     def made() -> Iterator[bytes]:
-        contents = [b"".join(content()) for content in inputs]
+        contents = [bounds.gathered(content(), "_metadata") for content in inputs]
         images = [decoded(content) for content in contents[: len(taken)]]
         anew = [WrittenAnew.of(json.loads(content)) for content in contents[len(taken) :]]
         yield encode_metadata(united(images, taken, options["version"], anew, options.get("max_parallelism")))
@@ -124,7 +125,7 @@ def _origin(plain: Mapping[str, Any], inputs: Sequence[Input]) -> Origin:
     def read(path: str, offset: int = 0) -> Iterator[bytes]:
         return files[paths.index(path)](offset)
 
-    image = decoded(b"".join(inputs[0]()))
+    image = decoded(bounds.gathered(inputs[0](), "_metadata"))
     operator = next(o for o in image.operators if o.id.hex() == plain["operator"])
     return Origin(operator, Streams(read, places(plain)))
 

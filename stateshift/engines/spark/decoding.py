@@ -7,14 +7,15 @@ What a file is, its path tells: the names Spark gives are its only type informat
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from stateshift.engines.looks import DecodedFile
 from stateshift.engines.spark.entries.rows import RowSchema
 from stateshift.engines.spark.layout import SINK_LOG
 from stateshift.errors import FormatError
-from stateshift.formats import marks
+from stateshift.formats import bounds, marks
 from stateshift.formats.rocksdb import sst
 from stateshift.formats.spark import (
     commits,
@@ -57,6 +58,27 @@ def decode_file(path: str, content: bytes, rows: RowSchema | None = None) -> Dec
             "changelogs, tables, zips, checksums and Delta's schema logs, each under the name that its writer gives it",
         )
     return reader(path, content, rows or RowSchema())
+
+
+def check_file(path: str, chunks: Iterable[bytes]) -> None:
+    """Read a file to its end; FormatError where it is wrong. A log of files is read line by line: it may be long."""
+    place = classify(inside(path))
+    if place.area != "sources":
+        decode_file(path, bounds.gathered(chunks, path))
+        return
+    first, rest = _first(chunks)
+    if source_log.source_kind(first) not in ("file", "file-sink"):
+        decode_file(path, bounds.gathered(rest, path))
+        return
+    for _ in source_log.decode_source_log(rest):
+        pass
+
+
+def _first(chunks: Iterable[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    """The first chunk, and all of them."""
+    more = iter(chunks)
+    first = next(more, b"")
+    return first, chain((first,), more)
 
 
 def schema_path(path: str) -> str | None:
@@ -179,7 +201,11 @@ def _changelog(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
 
 
 def _records(path: str, what: str, records: Iterator[state_files.Record], rows: RowSchema) -> DecodedFile:
-    value = [_record(record, rows) for record in records]
+    value = []
+    shown = bounds.Shown("what the file holds")
+    for record in records:
+        shown.add(len(record.key) + len(record.value or b""))
+        value.append(_record(record, rows))
     return DecodedFile(path, f"{what}, {len(value)} records", tuple(map(_line, value)), value)
 
 
@@ -196,16 +222,22 @@ def _record(record: state_files.Record, rows: RowSchema) -> dict[str, Any]:
 
 def _table(path: str, content: bytes, rows: RowSchema) -> DecodedFile:
     """Every write that the table holds, of one key the newest first: which of them count, the other tables tell."""
-    value = [
-        {
-            "do": "delete" if entry.kind in sst.DELETES else "merge" if entry.kind == sst.MERGE else "put",
-            "key": rows.show_key(entry.key),
-            "sequence": entry.sequence,
-            "value": None if entry.kind in sst.DELETES else rows.show_value(entry.value),
-        }
-        for entry in sst.decode_sst(content)
-    ]
+    value = []
+    shown = bounds.Shown("what the table holds")
+    for entry in sst.decode_sst(content):
+        shown.add(len(entry.key) + len(entry.value))
+        value.append(_write(entry, rows))
     return DecodedFile(path, f"RocksDB table, {len(value)} entries", tuple(map(_line, value)), value)
+
+
+def _write(entry: sst.TableEntry, rows: RowSchema) -> dict[str, Any]:
+    deleted = entry.kind in sst.DELETES
+    return {
+        "do": "delete" if deleted else "merge" if entry.kind == sst.MERGE else "put",
+        "key": rows.show_key(entry.key),
+        "sequence": entry.sequence,
+        "value": None if deleted else rows.show_value(entry.value),
+    }
 
 
 def _hadoop_crc(path: str, content: bytes, rows: RowSchema) -> DecodedFile:

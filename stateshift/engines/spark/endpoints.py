@@ -12,7 +12,7 @@ from typing import Any
 from stateshift.engines.spark.places import is_sink_log
 from stateshift.engines.spark.reading import Reading
 from stateshift.engines.spark.restart.source_entries import refuse_cut
-from stateshift.errors import FormatError, MissingFile
+from stateshift.errors import FormatError, MissingFile, TooLarge
 from stateshift.formats.spark import source_log
 from stateshift.formats.spark.offsets import SourceOffset
 from stateshift.formats.spark.positions import EITHER, EVENT_HUBS, KAFKA, position_of
@@ -201,6 +201,8 @@ def _logged(reading: Reading, path: str) -> _Logged:
     folders: dict[str, int] = {}
     try:
         census = source_log.census_of(reading.chunks(path))
+    except TooLarge as error:
+        raise error.at(reading.path(path)) from error
     except FormatError as error:
         reading.refuse(f"{reading.path(path)} is damaged: {error.fact}", path, error.offset or 0)
         return _Logged(path)

@@ -8,7 +8,7 @@ from shlex import quote
 from typing import TypeVar
 
 from stateshift.engines.spark.layout import under
-from stateshift.errors import FormatError, MissingFile
+from stateshift.errors import FormatError, MissingFile, TooLarge
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding
 
@@ -40,6 +40,8 @@ class Reading:
             return decode(self.content(path))
         except MissingFile:
             self.refuse(f"{self.path(path)} is missing: a restart reads it", path)
+        except TooLarge as error:
+            raise error.at(self.path(path)) from error
         except FormatError as error:
             self.refuse(f"{self.path(path)} is damaged: {error.fact}", path, error.offset or 0)
         return None

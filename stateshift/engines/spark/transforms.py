@@ -11,6 +11,7 @@ from stateshift.engines.spark.reshaping.files import REWRITE_STATE
 from stateshift.engines.spark.reshaping.joining import MERGE_COMMITS, MERGE_OFFSETS
 from stateshift.engines.spark.reshaping.log_changes import KEEP, REWRITE_COMMIT, REWRITE_OFFSETS, REWRITE_SCHEMA
 from stateshift.engines.spark.reshaping.rewrites import rewrite_state
+from stateshift.formats import bounds
 from stateshift.formats.spark import commits, delta_schema_log, offsets, operator_metadata, schema, source_log
 from stateshift.formats.spark.uris import Relocation, encode_location, plain_location
 from stateshift.storage.protocol import Content
@@ -31,7 +32,7 @@ def rewrite_operator_metadata(options: Mapping[str, Any], inputs: Sequence[Conte
     relocation = Relocation({plain_location(old): plain_location(new) for old, new in options["mapping"]})
 
     def rewritten() -> bytes:
-        metadata = operator_metadata.decode_operator_metadata(b"".join(content()))
+        metadata = operator_metadata.decode_operator_metadata(bounds.gathered(content(), "a log or a schema"))
         metadata = operator_metadata.relocated(metadata, relocation) if options["mapping"] else metadata
         if "partitions" in options:
             metadata = operator_metadata.with_partitions(metadata, options["partitions"])
@@ -61,7 +62,8 @@ def rewrite_offsets(options: Mapping[str, Any], inputs: Sequence[Content]) -> Se
     (content,) = inputs
 
     def rewritten() -> bytes:
-        entry = offsets.with_conf(offsets.decode_offsets(b"".join(content())), options["conf"])
+        held = bounds.gathered(content(), "an offset log entry")
+        entry = offsets.with_conf(offsets.decode_offsets(held), options["conf"])
         named = offsets.with_sources(entry, options.get("sources", {}), options.get("dropped", ()))
         return offsets.encode_offsets(named)
 
@@ -73,7 +75,7 @@ def rewrite_schema(options: Mapping[str, Any], inputs: Sequence[Content]) -> Seq
     (content,) = inputs
 
     def rewritten() -> bytes:
-        found = schema.decode_schema(b"".join(content()))
+        found = schema.decode_schema(bounds.gathered(content(), "a log or a schema"))
         told = options["stores"]
         stores = tuple(
             replace(store, **told.get(store.name if found.version == 3 else "", {})) for store in found.stores
@@ -94,7 +96,7 @@ def rewrite_commit(options: Mapping[str, Any], inputs: Sequence[Content]) -> Seq
     ids = options["state_ids"]
 
     def rewritten() -> bytes:
-        entry = commits.decode_commit(b"".join(content()))
+        entry = commits.decode_commit(bounds.gathered(content(), "a log or a schema"))
         return commits.encode_commit(commits.with_state_ids(entry, ids))
 
     return (lambda: iter((rewritten(),)),)
@@ -104,7 +106,7 @@ def merge_offsets(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequ
     """The same batch of several queries as one: the sources of all of them."""
 
     def merged() -> bytes:
-        entries = [offsets.decode_offsets(b"".join(content())) for content in inputs]
+        entries = [offsets.decode_offsets(bounds.gathered(content(), "a log or a schema")) for content in inputs]
         return offsets.encode_offsets(offsets.with_conf(offsets.united(entries), options["conf"]))
 
     return (lambda: iter((merged(),)),)
@@ -114,7 +116,7 @@ def merge_commits(options: Mapping[str, Any], inputs: Sequence[Content]) -> Sequ
     """The last finished batch of several queries as one: the first's, with the smallest watermark."""
 
     def merged() -> bytes:
-        entries = [commits.decode_commit(b"".join(content())) for content in inputs]
+        entries = [commits.decode_commit(bounds.gathered(content(), "a log or a schema")) for content in inputs]
         entry = commits.with_watermark(entries[0], min(entry.watermark_ms for entry in entries))
         if options["format_2"]:
             entry = commits.with_state_ids(entry, options["state_ids"])

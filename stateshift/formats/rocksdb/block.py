@@ -21,7 +21,7 @@ import cramjam
 import xxhash
 
 from stateshift.errors import FormatError
-from stateshift.formats import snappy
+from stateshift.formats import bounds, snappy
 from stateshift.formats.crc32c import crc32c, masked_crc32c
 
 Read = Callable[[int, int], bytes]  # offset, count -> so many bytes, or fewer where the file ends
@@ -87,8 +87,9 @@ def _decompressed(data: bytes, kind: int, offset: int) -> bytes:
         raise FormatError(f"{WHAT} has a block of unknown compression {kind}", None, offset)
     with placed(offset):
         raw, position = varint(data, 0, len(data))
-    if raw > min(1 << 30, _EXPANSION_MAX[kind] * len(data) + 64):
+    if raw > _EXPANSION_MAX[kind] * len(data) + 64:
         raise FormatError(f"{WHAT}: a block of {len(data)} bytes claims to hold {raw}", None, offset)
+    bounds.require_piece(raw, f"a block of {WHAT}", offset)
     try:
         if kind == 7:
             room = bytearray(raw)  # no more than was claimed: a frame may expand without end

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from stateshift.errors import FormatError, UnknownVersion
+from stateshift.formats import bounds
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _LONG = 1 << 63
@@ -45,6 +46,7 @@ def decode_version(line: bytes, known: Iterable[int], what: str) -> int:
 
 def decode_object(text: str, what: str, offset: int = 0) -> dict[str, Any]:
     """The text as a JSON object."""
+    bounds.require_text(len(text), f"{what}, as JSON", offset)
     try:
         plain = json.loads(text)
     except json.JSONDecodeError as error:

@@ -31,7 +31,8 @@ from stateshift.engines.spark.entries.folding import folded
 from stateshift.engines.spark.entries.settings import CODEC
 from stateshift.engines.spark.entries.views import Views, views_of
 from stateshift.engines.spark.survey import survey as surveyed
-from stateshift.errors import FormatError, MissingFile
+from stateshift.errors import FormatError, MissingFile, TooLarge
+from stateshift.formats import bounds
 from stateshift.formats.blocks import Binary
 from stateshift.formats.spark import rocksdb
 from stateshift.formats.spark.compression import codec_of
@@ -40,9 +41,6 @@ from stateshift.formats.spark.schema import decode_schema
 from stateshift.formats.spark.type_json import check_schema
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, ShardFiles, Survey
-
-# Logs and metadata are read whole: nobody has longer ones.
-SMALL_MAX = 256 * 1024 * 1024
 
 # So many epochs that work are enough to choose from.
 EPOCHS_MAX = 10
@@ -130,10 +128,9 @@ def _logs(storage: Storage, image: Image) -> Iterator[Finding]:
         if classify(path[start:]).area in ("state", "sidecar"):
             continue
         try:
-            content = storage.read(path, SMALL_MAX)
-            decoding.decode_file(path, content)
+            decoding.check_file(path, storage.chunks(path))
             if classify(path[start:]).area == "state-schema":
-                check_schema(decode_schema(content))
+                check_schema(decode_schema(bounds.gathered(storage.chunks(path), path)))
         except FormatError as error:
             if not layout.is_spare(path[start:]):  # else the survey has warned of it
                 yield _damaged(path, error)
@@ -154,7 +151,7 @@ def _archives(storage: Storage, image: Image) -> Iterator[Finding]:
     for path in image.needed:
         if path.endswith(".zip"):
             try:
-                doubts = rocksdb.check_zip(storage.read(path, sidecars.ZIP_MAX))
+                doubts = rocksdb.check_zip(bounds.gathered(storage.chunks(path), "a zip"))
             except FormatError as error:
                 yield _damaged(path, error)
             except MissingFile:
@@ -245,4 +242,6 @@ def _not_checked(views: Views) -> Iterator[Finding]:
 
 
 def _damaged(path: str, error: FormatError) -> Finding:
+    if isinstance(error, TooLarge):
+        raise error.at(path)  # whether it is damaged nobody has seen
     return Finding("refuse", f"{path} is damaged: {error.fact}", path=path, offset=error.offset)

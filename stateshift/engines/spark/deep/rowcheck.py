@@ -19,6 +19,7 @@ import numpy as np
 from stateshift.engines.spark.entries.columnar import hashes_of, keys_of, values_of
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.errors import FormatError
+from stateshift.formats import bounds
 from stateshift.formats.blocks import Binary, Block
 from stateshift.formats.rocksdb.sst import DELETES, decode_sst
 from stateshift.formats.spark.compression import decompress
@@ -143,7 +144,7 @@ class RowCheck:
 
     def _writes(self, path: str) -> Iterable[tuple[int | None, bytes, bool]]:
         if path.endswith(".sst"):
-            tables = decode_sst(b"".join(self.storage.chunks(path)))
+            tables = decode_sst(bounds.gathered(self.storage.chunks(path), "an SST"))
             return ((None, entry.key, entry.kind in DELETES) for entry in tables)
         if path.endswith(".changelog"):
             header, records = decode_changelog(self.storage.chunks(path))

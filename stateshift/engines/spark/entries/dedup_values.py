@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from stateshift.engines.spark.entries.dedup_rows import ONE_NULL, VALUE, lists_the_input
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.errors import FormatError, MissingFile
+from stateshift.formats import bounds
 from stateshift.formats.blocks import Block
 from stateshift.formats.rocksdb.sst_blocks import decode_sst_blocks
 from stateshift.formats.spark.names import DEFAULT_STORE
@@ -66,5 +67,5 @@ def _blocks(storage: Storage, path: str) -> Iterator[Block]:
     elif path.endswith(".changelog"):
         yield from decode_changelog_blocks(storage.chunks(path))[1]
     elif path.endswith(".sst"):
-        for block, _ in decode_sst_blocks(b"".join(storage.chunks(path))):
+        for block, _ in decode_sst_blocks(bounds.gathered(storage.chunks(path), "an SST")):
             yield block

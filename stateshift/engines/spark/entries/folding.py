@@ -28,6 +28,7 @@ from stateshift.engines.spark.entries.settings import ROW_CHECKSUM, delimiter
 from stateshift.engines.spark.entries.settling import Writes, settled
 from stateshift.engines.spilling import BYTES_MAX
 from stateshift.errors import FormatError
+from stateshift.formats import bounds
 from stateshift.formats.blocks import Binary, Block, Ints, cut
 from stateshift.formats.rocksdb.sst_blocks import decode_sst_blocks
 from stateshift.formats.spans import Spans, missing, spans, words
@@ -122,7 +123,7 @@ class _RocksDB:
         for path in self._shard.files[zips[-1] if zips else 0 :]:
             try:
                 if path.endswith(".zip"):
-                    self._snapshot = decode_zip(b"".join(self._read(path)))
+                    self._snapshot = decode_zip(bounds.gathered(self._read(path), "a zip"))
                     for writes in self._tables(tables):
                         self._tell_deleted(writes.block)
                         yield writes
@@ -143,7 +144,8 @@ class _RocksDB:
             path = tables.get(table.stored)
             if path is None:
                 raise FormatError(f"the version needs the table {table.stored}, which is not among its files")
-            content = b"".join(self._read(path))
+            bounds.require_whole(table.size, "an SST")
+            content = bounds.gathered(self._read(path), "an SST")
             if len(content) != table.size:
                 raise FormatError(f"an SST of {table.size} bytes is {len(content)} long", path, len(content))
             try:

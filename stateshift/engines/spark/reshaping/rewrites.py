@@ -46,6 +46,7 @@ from stateshift.engines.spark.reshaping import shards
 from stateshift.engines.spark.reshaping.gathering import Gathered, Gathering
 from stateshift.engines.spark.reshaping.shards import TableContent
 from stateshift.errors import FormatError
+from stateshift.formats import bounds
 from stateshift.formats.blocks import Block
 from stateshift.formats.sorting import Scratch
 from stateshift.formats.spark.rocksdb import RocksDBSnapshot, decode_zip
@@ -161,6 +162,6 @@ class _Piece:
 
     def _decoded(self, path: str) -> RocksDBSnapshot:
         try:
-            return decode_zip(b"".join(self.inputs[path]()))
+            return decode_zip(bounds.gathered(self.inputs[path](), "a zip"))
         except FormatError as error:
             raise error.at(path) from error

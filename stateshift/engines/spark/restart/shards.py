@@ -10,7 +10,7 @@ from stateshift.engines.spark.endpoints import Endpoints
 from stateshift.engines.spark.reading import Reading
 from stateshift.engines.spark.restart.found import Found, folder_of
 from stateshift.engines.spark.restart.operators import is_foreign
-from stateshift.errors import FormatError, MissingFile
+from stateshift.errors import FormatError, MissingFile, TooLarge
 from stateshift.formats.spark import rocksdb, state_files
 from stateshift.survey import Operator, ShardFiles
 
@@ -90,6 +90,8 @@ def _ssts(reading: Reading, path: str) -> tuple[str, ...]:
 def _lineage(reading: Reading, path: str) -> tuple[tuple[int, str], ...]:
     try:
         return state_files.decode_changelog(reading.chunks(path))[0].lineage
+    except TooLarge as error:
+        raise error.at(reading.path(path)) from error
     except FormatError as error:
         reading.refuse(f"{reading.path(path)} is damaged: {error.fact}", path, error.offset or 0)
     except MissingFile:
