@@ -83,6 +83,8 @@ class _Window:
         self._start, self._held = 0, b""
 
     def read(self, offset: int, count: int) -> bytes:
+        if count > bounds.whole() and count > self._stream.size - offset:
+            raise FormatError(f"{count} bytes to be read at once, which the file does not have", None, offset)
         bounds.require_whole(count, "what is read at once of a state file")
         end = offset + count
         if offset < self._start or end > self._start + len(self._held):
