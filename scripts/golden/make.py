@@ -202,6 +202,11 @@ def started(spark: SparkSession, name: str, case: Case, inputs: Path) -> list[An
             time.sleep(0.3)
 
         writer = writer.foreachBatch(collect)
+    if VERSION < (3, 3):  # which cannot be told to end with its input
+        query = writer.start()
+        query.processAllAvailable()
+        query.stop()
+        return output
     if not case.stops:
         writer.trigger(availableNow=True).start().awaitTermination()
         return output if name != "memory" else [[0, sorted(map(plain, spark.table("kept").collect()), key=repr)]]
