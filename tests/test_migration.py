@@ -398,3 +398,19 @@ def test_a_run_goes_on_with_a_corrected_submit_and_nothing_else_of_the_spec(tmp_
     with suppress(ClusterError):  # nothing in memory commits a batch
         ground.resume()  # it was kept: later commands of the run go by it
     assert [(s.options, s.environment) for s in ground.cluster.submissions] == [({"command": "go on"}, {"A": "1"})]
+
+
+def test_how_to_go_on_is_said_only_when_the_journal_holds_what_was_begun(ground: Ground) -> None:
+    """Said before, `resume` behind a kill in between would go on with the move that was to be taken back."""
+    states: list[str] = []
+
+    def begun() -> None:
+        states.append(migration.status(ground.workdir()).state)
+
+    ground.write()
+    ground.apply(spec_of())
+    workdir = ground.workdir()
+    migration.rollback(workdir, ground.doors, True, begun)
+    assert states == ["rolling-back"]
+    migration.resume(workdir, ground.doors, begun=begun)
+    assert states == ["rolling-back"], "nothing is begun in a run that has ended"

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +15,8 @@ from stateshift.cli.options import WORKDIRS, FleetOf, Jobs, Json, Parallel, Thro
 from stateshift.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from stateshift.migration import Proposal
+    from stateshift.migration import Doors, Proposal
+    from stateshift.report import Report
     from stateshift.workdir import Workdir
 
 EPILOG = epilog(
@@ -82,7 +84,11 @@ def command(
     terminal.talk(render_plan.brief(proposed) if yes and not verbose else render_plan.proposal(proposed, verbose))
     refuse_refused(proposed)
     confirm(terminal, "carry this out?", yes)
-    return carry_out(terminal, place, lambda doors: migration.apply(proposed, run, place, doors), wanted, fleet)
+
+    def work(doors: Doors, begun: Callable[[], None]) -> Report:
+        return migration.apply(proposed, run, place, doors, begun)
+
+    return carry_out(terminal, place, work, wanted, fleet)
 
 
 def refuse_no_master(fleet: str | None) -> None:

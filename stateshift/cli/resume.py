@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from stateshift.cli.options import FleetOf, Json, Verbose, WorkdirOf, epilog
 from stateshift.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from stateshift.migration import Doors
+    from stateshift.report import Report
 
 EPILOG = epilog(
     "stateshift resume .stateshift/20260301-120000-orders-1f3a\n"
@@ -52,4 +57,8 @@ def command(
         return None
     corrected = request.spec_in(spec) if spec is not None else None
     manned = migration.spec_of(place) if fleet is not None else None
-    return carry_out(terminal, place, lambda doors: migration.resume(place, doors, corrected), manned, fleet)
+
+    def work(doors: Doors, begun: Callable[[], None]) -> Report:
+        return migration.resume(place, doors, corrected, begun)
+
+    return carry_out(terminal, place, work, manned, fleet)

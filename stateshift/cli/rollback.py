@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -41,6 +42,7 @@ def command(
     from stateshift import migration
     from stateshift.cli import render_run
     from stateshift.cli.work import carry_out, confirm
+    from stateshift.errors import PlanError
     from stateshift.workdir import Workdir
 
     terminal, place = Terminal.of(context, json, verbose), Workdir(workdir)
@@ -51,7 +53,18 @@ def command(
         confirm(terminal, "take this back?", yes)
     if place.held:
         _end(terminal, place)
-    return carry_out(terminal, place, lambda doors: _back(terminal, place, doors, discard_progress))
+
+    def work(doors: Doors, begun: Callable[[], None]) -> Report:
+        """Take it back. Where that asks for `--discard-progress`, its hint keeps what else was said here."""
+        try:
+            return migration.rollback(place, doors, discard_progress, begun)
+        except PlanError as error:
+            if error.hint and error.hint.endswith(" --discard-progress"):
+                words = error.hint.split("stateshift rollback ")[0]
+                error.hint = words + terminal.again("--discard-progress")
+            raise
+
+    return carry_out(terminal, place, work)
 
 
 def _end(terminal: Terminal, place: Workdir) -> None:
@@ -61,17 +74,3 @@ def _end(terminal: Terminal, place: Workdir) -> None:
     until = time.monotonic() + SECONDS_MAX
     while place.held and time.monotonic() < until:
         time.sleep(0.1)
-
-
-def _back(terminal: Terminal, place: Workdir, doors: Doors, discard_progress: bool) -> Report:
-    """The rollback. Where it asks for `--discard-progress`, its hint keeps what else was said on this command line."""
-    from stateshift import migration
-    from stateshift.errors import PlanError
-
-    try:
-        return migration.rollback(place, doors, discard_progress)
-    except PlanError as error:
-        if error.hint and error.hint.endswith(" --discard-progress"):
-            words = error.hint.split("stateshift rollback ")[0]
-            error.hint = words + terminal.again("--discard-progress")
-        raise

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +24,8 @@ from stateshift.cli.options import epilog
 
 if TYPE_CHECKING:
     from stateshift.cli.terminal import Terminal
+    from stateshift.migration import Doors
+    from stateshift.report import Report
     from stateshift.spec import Spec
 
 To = Annotated[str, typer.Option("--to", metavar="LOCATION", help="Where the changed image goes: an empty place.")]
@@ -122,7 +124,11 @@ def carry(asked: Asked, jobs: Sequence[Mapping[str, Any]], only: str | None = No
     terminal.talk(render_plan.brief(proposed) if brief else render_plan.proposal(proposed, terminal.verbose))
     refuse_refused(proposed, typed=True)
     confirm(terminal, "carry this out?", asked.yes)
-    return carry_out(terminal, place, lambda doors: migration.apply(proposed, run, place, doors), spec, asked.fleet)
+
+    def work(doors: Doors, begun: Callable[[], None]) -> Report:
+        return migration.apply(proposed, run, place, doors, begun)
+
+    return carry_out(terminal, place, work, spec, asked.fleet)
 
 
 def _engine(location: str, terminal: Terminal, only: str | None) -> str:

@@ -1,7 +1,7 @@
 """What apply, resume and rollback have in common: they are watched, can be stopped, and end in a report.
 
 The first Ctrl-C (or SIGTERM) lets the current write finish, the second exits at once; either way the run can be
-resumed, and the command for it has been printed before anything began.
+resumed. The command for it is printed when the journal holds what was begun, before the first effect.
 """
 
 from __future__ import annotations
@@ -47,19 +47,23 @@ STAYS = (FormatError, PlanError, VerifyError)
 def carry_out(
     terminal: Terminal,
     workdir: Workdir,
-    work: Callable[[Doors], Report],
+    work: Callable[[Doors, Callable[[], None]], Report],
     spec: Spec | None = None,
     fleet: str | None = None,
 ) -> int:
-    """Do the work and tell how it went; the exit code. With a `fleet`, what `spec` names is what it must reach."""
+    """Do the work and tell how it went; the exit code. With a `fleet`, what `spec` names is what it must reach.
+
+    How to go on is said once the journal holds what is being done: before that, `resume` would do something else."""
     path, stop = str(workdir.path), threading.Event()
-    if not workdir.held:  # else we are refused, and there is nothing of ours to be interrupted
+
+    def begun() -> None:
         terminal.talk(render_run.resume_commands(path))
+
     try:
         with watching(terminal) as meter, stoppable(stop, path):
             doors = terminal.doors(meter, stop)
             with _behind(doors, spec, fleet, workdir) as manned:
-                told = work(manned)
+                told = work(manned, begun)
     except StateshiftError as error:
         return _failed(terminal, workdir, error)
     except BaseException:

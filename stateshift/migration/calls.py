@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from shlex import quote
 
@@ -30,7 +30,13 @@ from stateshift.spec import Spec, to_plain_spec
 from stateshift.workdir import Workdir
 
 
-def apply(proposal: Proposal, run: str, workdir: Workdir, doors: Doors) -> Report:
+def nobody_waits() -> None:
+    """Do nothing: the default of who is called once the journal holds what was begun."""
+
+
+def apply(
+    proposal: Proposal, run: str, workdir: Workdir, doors: Doors, begun: Callable[[], None] = nobody_waits
+) -> Report:
     """Carry out a proposal as a new run. What is found now must still be what the plans were made from."""
     refuse(proposal.plans)
     jobs = proposal.jobs()
@@ -48,10 +54,13 @@ def apply(proposal: Proposal, run: str, workdir: Workdir, doors: Doors) -> Repor
         workdir.write("proposal.json", encode_proposal(proposal))
         names = tuple(job.name for job in jobs)
         journal.append(RunStarted(doors.clock.now(), run, __version__, plain.fingerprint(plain_spec), names))
+        begun()
         return Run(proposal, journal, workdir, doors).go()
 
 
-def resume(workdir: Workdir, doors: Doors, corrected: Spec | None = None) -> Report:
+def resume(
+    workdir: Workdir, doors: Doors, corrected: Spec | None = None, begun: Callable[[], None] = nobody_waits
+) -> Report:
     """Go on where the journal ends, and start jobs as a `corrected` spec says. A finished run has nothing left."""
     workdir.require()
     with workdir.hold():
@@ -65,6 +74,7 @@ def resume(workdir: Workdir, doors: Doors, corrected: Spec | None = None) -> Rep
             case "finished" | "rolled-back":
                 return Run.of(journal, workdir, doors).ended()
             case "rolling-back":
+                begun()
                 return Run.of(journal, workdir, doors).back()
             case "new":
                 raise PlanError(
@@ -73,10 +83,13 @@ def resume(workdir: Workdir, doors: Doors, corrected: Spec | None = None) -> Rep
                 )
             case _:
                 journal.append(RunResumed(doors.clock.now()))
+                begun()
                 return Run.of(journal, workdir, doors).go()
 
 
-def rollback(workdir: Workdir, doors: Doors, discard_progress: bool = False) -> Report:
+def rollback(
+    workdir: Workdir, doors: Doors, discard_progress: bool = False, begun: Callable[[], None] = nobody_waits
+) -> Report:
     """Take a run back: everything it wrote, and nothing else."""
     workdir.require()
     with workdir.hold():
@@ -90,9 +103,11 @@ def rollback(workdir: Workdir, doors: Doors, discard_progress: bool = False) -> 
             case "rolling-back":
                 if discard_progress and not journal.progress.discard:
                     journal.append(RollbackStarted(doors.clock.now(), discard_progress))
+                begun()
                 return run.back()
         run.refusing.back(journal.progress.known, discard_progress)
         journal.append(RollbackStarted(doors.clock.now(), discard_progress))
+        begun()
         return run.back()
 
 
