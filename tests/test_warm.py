@@ -25,7 +25,7 @@ from stateshift.storage.memory import ProcessGone
 from stateshift.storage.protocol import Storage
 from tests.support.checkpoints import put
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
-from tests.support.living import LivingJob, Watched, state_at
+from tests.support.living import LivingJob, Watched, state_at, state_of_standby
 
 
 class Stage:
@@ -266,7 +266,7 @@ class Standby(Stage):
 
     def look(self) -> None:
         if any(path.startswith("commits/") for path in self.ground.held(TARGET)):
-            epoch, state = state_at(self.ground.disk.open(TARGET))
+            epoch, state = state_of_standby(self.ground.disk.open(TARGET))
             assert epoch is not None
             self.kept.append(epoch)
             assert state in self.job.ever[epoch]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import random
+import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Concatenate, ParamSpec
@@ -143,6 +144,32 @@ def state_at(storage: Storage) -> tuple[int | None, State]:
     assert not refused, refused
     state = {e.key: e.value for shard in image.shards for e in entries(storage.chunks, shard, image.settings)}
     return image.epoch, state
+
+
+LATER_OFFSETS = re.compile(r"a job goes on after batch (\d+) once the offsets of later batches are moved away")
+
+
+def state_of_standby(storage: Storage) -> tuple[int | None, State]:
+    """What Spark would restore there, at worst after doing what the hint says: while a round's logs appear, the newest
+    offsets are there and those before them are not yet."""
+    found = survey(storage)
+    (image,) = found.images
+    refused = [finding for finding in image.findings if finding.level == "refuse"]
+    hints = {LATER_OFFSETS.fullmatch(finding.hint or "") for finding in refused}
+    if not refused:
+        return state_at(storage)
+    (hint,) = hints
+    assert hint is not None, refused
+    copy = MemoryDisk().open("memory:///standby")
+    for file in storage.list():
+        folder, _, name = file.path.rpartition("/")
+        number = name.lstrip(".").removesuffix(".crc")
+        if folder == "offsets" and int(number) > int(hint[1]):
+            continue
+        put(copy, file.path, storage.read(file.path))
+    epoch, state = state_at(copy)
+    assert epoch == int(hint[1])
+    return epoch, state
 
 
 class Watched:
