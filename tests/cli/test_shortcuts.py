@@ -35,7 +35,7 @@ def changes(tmp_path: Path) -> list[dict[str, object]]:
         (["compact"], {"transform": [{"kind": "compact"}]}),
         (
             ["rewind", "--batch", "3", "--waive", "repeated-batches"],
-            {"transform": [{"kind": "rewind", "batch": 3}], "waive": ["repeated-batches"]},
+            {"transform": [{"kind": "rewind", "batch": 3}]},
         ),
         (["rewind", "--batch", "3", "--fork"], {"transform": [{"kind": "rewind", "batch": 3}], "mode": "fork"}),
         (["fork"], {"mode": "fork"}),
