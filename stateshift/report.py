@@ -108,14 +108,14 @@ def summarize(progress: Progress) -> Report:
     return Report(
         run=progress.run,
         state=progress.state,
-        seconds=round(max(0.0, progress.ended - progress.began), 3),
+        seconds=_between(progress.began, progress.ended),
         downtime_seconds=max(downtimes) if downtimes else None,
         phases=_phases(progress, list(progress.plans)),
         jobs=jobs,
         left=tuple(line for plan in progress.plans for line in plan.left),
         failure=None if failure is None else _told(failure),
         steered=tuple(
-            SteeredReport(round(one.at - progress.began, 3), one.what, one.value) for one in progress.steered
+            SteeredReport(_between(progress.began, one.at), one.what, one.value) for one in progress.steered
         ),
         began=progress.began,
     )
@@ -159,6 +159,8 @@ def _job(progress: Progress, name: str) -> JobReport:
     notes = ["the job restored its state and had nothing to read: no batch yet"] if idle else []
     ended = [step for plan in halts for step in plan.steps.values()] + steps
     notes += [str(step.evidence["failed"]) for step in ended if step.evidence and "failed" in step.evidence]
+    if _clock_went_back(progress, steps):
+        notes.append("the clock went back while this ran: times that span that moment are too short")
     if entries == 0:
         notes.append("the state that was brought here holds no entries")
     return JobReport(
@@ -176,8 +178,14 @@ def _job(progress: Progress, name: str) -> JobReport:
         failure=_failure_of(progress, name),
         rounds=rounds,
         downtime_without_rounds=round(down + rounds[0].seconds, 3) if down is not None and rounds else None,
-        downtime_start=None if down_at is None else round(down_at - progress.began, 3),
+        downtime_start=None if down_at is None else _between(progress.began, down_at),
     )
+
+
+def _clock_went_back(progress: Progress, steps: Iterable[StepProgress]) -> bool:
+    """Whether the run has ended, or a step has begun, before the run began."""
+    moments = [progress.ended, *(step.at for step in steps)]
+    return any(moment < progress.began for moment in moments)
 
 
 def _kept(step: StepProgress) -> list[int]:
@@ -241,8 +249,8 @@ def _phase(name: str, steps: list[StepProgress], began: float) -> PhaseReport:
     done = [step for step in steps if step.state == "finished"]
     return PhaseReport(
         name=name,
-        start=round(start - began, 3),
-        seconds=round(end - start, 3),
+        start=_between(began, start),
+        seconds=_between(start, end),
         steps=len(steps),
         done=len(done),
         files=sum(step.files for step in done),
@@ -262,9 +270,20 @@ def _downtime(plans: list[PlanProgress]) -> tuple[float | None, str | None, floa
     # An attempt that was cut short may have stopped the job already: then it is down since that one began.
     halts = [s.at for s, _ in stops if s.repeated]
     halts += [e["at"] for s, e in stops if not s.repeated and e["state_before"] in ("running", "queued", "unknown")]
+    # Only a job that runs is asked for an image, by savepoint or last checkpoint.
+    halts += [s.at if s.repeated else s.evidence["at"] for s in steps if s.evidence and _ended_with_image(s)]
     if not ends:
         return None, None, min(halts, default=None)
     if halts:
-        return round(max(ends) - min(halts), 3), "halt", min(halts)
+        return _between(min(halts), max(ends)), "halt", min(halts)
     start = min(step.at for step in steps if step.phase != "prepare")
-    return round(max(ends) - start, 3), "start of the run: the job was stopped before", start
+    return _between(start, max(ends)), "start of the run: the job was stopped before", start
+
+
+def _ended_with_image(step: StepProgress) -> bool:
+    return step.phase == "halt" and bool(step.evidence) and "image" in (step.evidence or {})
+
+
+def _between(start: float, end: float) -> float:
+    """Seconds from one moment to the other; none where the clock went back in between."""
+    return round(max(0.0, end - start), 3)

@@ -97,6 +97,27 @@ def test_a_job_that_was_stopped_before_has_only_the_runs_own_part_of_the_downtim
     assert told.jobs[0].downtime_from == "start of the run: the job was stopped before"
 
 
+@pytest.mark.parametrize("kind", ["savepoint", "checkpoint"])
+def test_a_job_that_ends_with_an_image_is_down_from_when_that_was_asked_for(kind: str) -> None:
+    image = {"image": f"file:///{kind}s/1", "job_id": "a" * 32, "at": 103.0, "seconds": 2.0}
+    halted = (plan(0, 101.0, "halt"), *step("halt", f"halt/{kind}", 103.0, 2.0, 0, evidence=image))
+    confirmed = step("confirm", "confirm/progress", 110.0, 5.0, 1, evidence={**CONFIRM, "at": 115.0})
+    job = report(*halted, plan(1), *confirmed).jobs[0]
+    assert (job.downtime_seconds, job.downtime_from, job.downtime_start) == (12.0, "halt", 3.0)
+    assert report(*halted).jobs[0].downtime_start == 3.0, "it is down, and nobody has seen it going on"
+
+
+def test_a_clock_that_goes_back_gives_no_negative_times() -> None:
+    told = report(plan(0, 101.0, "halt"), *step("halt", "halt/stop", 102.0, 1.0, 0, evidence=STOP),
+                  plan(1, 60.0), *step("copy", "copy/0", 61.0, 4.0, 1),
+                  *step("confirm", "confirm/progress", 62.0, 1.0, 1, evidence={**CONFIRM, "at": 63.0}),
+                  RunFinished(64.0))  # fmt: skip
+    times = [told.seconds, told.downtime_seconds, told.jobs[0].downtime_start]
+    times += [time for phase in told.phases for time in (phase.start, phase.seconds)]
+    assert all(time is not None and time >= 0 for time in times)
+    assert any("clock" in note for note in told.jobs[0].notes)
+
+
 def test_without_a_first_batch_there_is_no_downtime_to_tell() -> None:
     assert report(plan(), *step("copy", "copy/0", 105.0, 1.0), PlanFinished(107.0, 0), RunFinished(108.0)
                   ).downtime_seconds is None  # fmt: skip

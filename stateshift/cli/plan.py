@@ -30,6 +30,9 @@ def command(
     parallel: Parallel = None,
     throttle: Throttle = None,
     workdirs: Workdirs = WORKDIRS,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read all that a restart needs to its end, as `verify --deep` and apply do.")
+    ] = False,
     json: Json = False,
     verbose: Verbose = False,
 ) -> int | None:
@@ -48,7 +51,7 @@ def command(
     asked, only = request.read(spec), job or []
     if not isinstance(asked, Proposal):
         asked = request.overridden(asked, parallel, throttle)
-        asked = propose(asked, terminal.doors(), Workdir(os.path.join(workdirs, "plan")), only)
+        asked = propose(asked, terminal.doors(), Workdir(os.path.join(workdirs, "plan")), only, deep)
     else:
         asked = asked.of_jobs(only)
     if json:

@@ -4,6 +4,7 @@ were stopped now. Pure."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stateshift.cli.text import Block, Line, Table, pairs
@@ -23,7 +24,7 @@ def live(told: Live) -> Iterator[Block]:
         yield _left(told)
         yield pairs(("downtime", f"{downtime(told)} if stopped now, beside stopping and starting the job"))
     if told.down_since is not None:
-        yield pairs(("downtime", f"{span(told.at - told.down_since)} so far"))
+        yield pairs(("downtime", f"{down_for(told.down_since, told.at)} so far"))
 
 
 def watched(report: Report, told: Live | None) -> Iterator[Block]:
@@ -43,7 +44,7 @@ def line(report: Report, told: Live | None) -> str:
         return f"run {report.run}: {report.state}"
     rest = "; ".join(f"{job}: {_told(one)} left" for job, one in told.left.items())
     down = f", downtime {downtime(told)} if stopped now" if told.left else ""
-    gone = f"; down for {span(told.at - told.down_since)} so far" if told.down_since is not None else ""
+    gone = f"; down for {down_for(told.down_since, told.at)} so far" if told.down_since is not None else ""
     return at(told) + (f"; {rest}{down}" if rest else gone)
 
 
@@ -61,6 +62,18 @@ def at(told: Live) -> str:
         if 0 < told.bytes_done < told.bytes:
             parts.append(f"{span((told.bytes - told.bytes_done) / rate)} left")
     return f"{where}" + (f", {', '.join(parts)}" if parts else "")
+
+
+def ticking(told: Live | None, now: float) -> Live | None:
+    """As of now: a process that is busy writes seldom, and its job is down meanwhile."""
+    if told is None or told.down_since is None:
+        return told
+    return replace(told, at=max(told.at, now))
+
+
+def down_for(since: float, now: float) -> str:
+    """No less than nothing, where the clock went back."""
+    return span(max(0.0, now - since))
 
 
 def downtime(told: Live) -> str:

@@ -15,7 +15,7 @@ from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
     from stateshift.migration import Verdict
-    from stateshift.report import JobReport, PhaseReport, Report, RoundReport
+    from stateshift.report import JobReport, PhaseReport, Report
     from stateshift.steering import Live
 
 TONES: dict[str, Tone] = {
@@ -36,7 +36,7 @@ def report(told: Report, workdir: str, held: bool = False, page: str | None = No
         yield Line(_job(job), indent=2)
         yield _phases(job.phases, told.seconds, undone=job.state == "rolled-back")
         if job.rounds and job.rounds[-1].left_seconds is not None:
-            yield Line(_rounds(job.rounds), indent=2)
+            yield Line(_rounds(job), indent=2)
         if job.failure is not None:
             yield Line(f"failed: {redact(job.failure.message)}", "bad", indent=2)
         yield from (Line(f"note: {redact(note)}", indent=2) for note in job.notes)
@@ -56,10 +56,15 @@ def _job(job: JobReport) -> str:
     return f"{job.job} ({job.state}){moved}{same}"
 
 
-def _rounds(rounds: tuple[RoundReport, ...]) -> str:
-    last = rounds[-1]
+def _rounds(job: JobReport) -> str:
+    """What the last look found, and what there was once the job had stopped: it writes on until then."""
+    last = job.rounds[-1]
     left = f"{many(last.left_files or 0, 'file')}, {size(last.left_bytes or 0)}"
-    return f"{many(len(rounds), 'round')} while it ran; left behind the last: {left}"
+    rounds = f"{many(len(job.rounds), 'round')} while it ran; left by the last look: {left}"
+    copy = next((phase for phase in job.phases if phase.name == "copy" and phase.files), None)
+    if copy is None:
+        return rounds
+    return f"{rounds}; brought with the job stopped: {many(copy.files, 'file')}, {size(copy.bytes)}"
 
 
 def _phases(phases: tuple[PhaseReport, ...], seconds: float, undone: bool) -> Table:
@@ -102,13 +107,16 @@ def since(start: str | None) -> str:
 
 
 def status(
-    told: Report, workdir: str, held: bool, live: Live | None = None, page: str | None = None
-) -> Iterator[Block]:
+    told: Report, workdir: str, held: bool, live: Live | None = None, page: str | None = None,
+    now: float | None = None,
+) -> Iterator[Block]:  # fmt: skip
     """The report, why it stopped, what it is at, and what can be done now."""
     yield from report(told, workdir, held, page)
     if live is not None:
         yield Gap()
         yield from render_live.live(live)
+    elif now is not None:
+        yield from _still_down(told, now)
     if told.failure is not None:
         yield Gap()
         step = f" (in step {told.failure.step})" if told.failure.step else ""
@@ -117,6 +125,16 @@ def status(
             yield Line(f"hint: {redact(told.failure.hint)}")
     yield Gap()
     yield from _next(shown_state(told.state, held), workdir, held)
+
+
+def _still_down(told: Report, now: float) -> Iterator[Block]:
+    """Jobs that were stopped, and that nobody has seen going on."""
+    if told.state in ("finished", "rolled-back") or told.began is None:
+        return
+    for job in told.jobs:
+        if job.downtime_start is not None and job.downtime_seconds is None:
+            so_far = render_live.down_for(told.began + job.downtime_start, now)
+            yield pairs((f"downtime of {redact(job.job)}", f"{so_far} so far"))
 
 
 def _next(state: str, workdir: str, held: bool) -> Iterator[Block]:

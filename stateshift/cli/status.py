@@ -41,7 +41,7 @@ def command(
     With --watch what it is at, what is left, and how long the job would be down for it; with --json as well, a document
     a line."""
     from stateshift import migration
-    from stateshift.cli import as_json_run, render_run
+    from stateshift.cli import as_json_run, render_live, render_run
     from stateshift.workdir import Workdir
 
     terminal, place = Terminal.of(context, json, verbose), Workdir(workdir)
@@ -49,22 +49,24 @@ def command(
     if watch and held:
         _watch(terminal, place)
         told, held = migration.status(place), place.held
-    live = place.steering.live() if held else None
+    now = time.time()
+    live = render_live.ticking(place.steering.live(), now) if held else None
     page = None if held else place.page_told
     if json:
         terminal.document(as_json_run.status(told, workdir, held, live, page))
     else:
-        terminal.show(render_run.status(told, workdir, held, live, page))
+        terminal.show(render_run.status(told, workdir, held, live, page, now))
     return None
 
 
 def _watch(terminal: Terminal, place: Workdir) -> None:
     """At a terminal drawn over what was said before; elsewhere only what is new."""
     from stateshift import migration
+    from stateshift.cli import render_live
 
     with _saying(terminal, place) as say:
         while place.held:
-            say(migration.status(place), place.steering.live())
+            say(migration.status(place), render_live.ticking(place.steering.live(), time.time()))
             time.sleep(SECONDS_BETWEEN)
 
 

@@ -8,6 +8,7 @@
     working      what a run at work is made of
     brought      what earlier rounds have brought of a job that runs, and may still be counted on
     helm         what is asked of a run from outside, heeded; and what it tells
+    looking      what is moved is read to its end before a job is stopped for it
     draining     who reads what others write is stopped behind them, when it has read all
     halting      jobs are stopped, or let go on
     warming      rounds, until a job may be stopped

@@ -120,7 +120,7 @@ def gather(
             (ask(partial(_data, kind, d.source, doors, True)), ask(partial(_data, kind, d.target, doors, d.copy)))
             for d in job.data
         ]
-        others = [ask(partial(_survey, spec, location, doors, job.transform)) for location in _others(job)]
+        others = [ask(partial(_survey, spec, location, doors, job.transform)) for location in other_images(job)]
         here = ask(lambda: before.source_cluster if before is not None else
                    _cluster_facts(spec, job.source_cluster, job, doors, workdir, running=True))  # fmt: skip
         there = ask(lambda: before.target_cluster if before is not None else
@@ -189,19 +189,19 @@ def _source(spec: Spec, kind: Engine, job: JobSpec, doors: Doors, workdir: Workd
     time, too."""
     for _ in range(LOOKS if job.source_cluster is not None or not job.moves else 0):
         with suppress(MissingFile):
-            storage, survey = _source_now(spec, kind, job, doors, workdir)
+            storage, survey = source_now(spec, kind, job, doors, workdir)
             if not survey.damages:
                 return storage, survey
         doors.clock.sleep(SECONDS_BETWEEN_LOOKS)
     try:
-        return _source_now(spec, kind, job, doors, workdir)
+        return source_now(spec, kind, job, doors, workdir)
     except MissingFile:
         if not job.takes_savepoints:
             raise
         return _nothing_yet(job, doors)  # each checkpoint is gone by the time it is read: the next look, or the end
 
 
-def _source_now(spec: Spec, kind: Engine, job: JobSpec, doors: Doors, workdir: Workdir) -> tuple[Storage, Survey]:
+def source_now(spec: Spec, kind: Engine, job: JobSpec, doors: Doors, workdir: Workdir) -> tuple[Storage, Survey]:
     location: str | None = job.source
     if job.takes_savepoints:
         location = _last_checkpoint(spec, job, doors, workdir) if job.mode == "warm" else None
@@ -226,8 +226,9 @@ def _last_checkpoint(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir) -
     return ask(job.flink.job_ids[0]) if ask is not None else None
 
 
-def propose(spec: Spec, doors: Doors, workdir: Workdir, only: Collection[str] = ()) -> Proposal:
-    """The plans of the spec's jobs, with estimates. Reads, and changes nothing."""
+def propose(spec: Spec, doors: Doors, workdir: Workdir, only: Collection[str] = (), deep: bool = False) -> Proposal:
+    """The plans of the spec's jobs, with estimates. Reads, and changes nothing. `deep`: to the end of all that a
+    restart needs."""
     plans = []
     throttle = (spec.bytes_per_second, spec.operations_per_second)
     for job in jobs_of(spec, only):
@@ -235,9 +236,19 @@ def propose(spec: Spec, doors: Doors, workdir: Workdir, only: Collection[str] = 
         lock.refuse_held(parent, locations.name(job.destination))
         facts = gather(spec, job, doors, workdir, probing=True)
         made = engine(spec.engine).plan(spec, job, facts)
+        if deep:
+            made = (*made[:-1], _looked_into(made[-1], spec, job, doors, workdir))
         left = seconds_of(job.until) if any(plan.purpose == "warm" for plan in made) else None
         plans += [replace(plan, estimate=estimated(plan, facts, throttle, left)) for plan in made]
     return Proposal(spec, tuple(plans))
+
+
+def _looked_into(plan: Plan, spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir) -> Plan:
+    """The plan, with what a deep look at its source finds."""
+    from stateshift.migration.looking import damages
+
+    doors.meter.say(f"{job.name}: looking at the source")
+    return replace(plan, findings=(*plan.findings, *damages(spec, job, doors, workdir)))
 
 
 def proposal_of(workdir: Workdir) -> Proposal:
@@ -282,7 +293,7 @@ def _refuse_parts(spec: Spec, jobs: Sequence[JobSpec]) -> None:
                             hint=hint)  # fmt: skip
 
 
-def _others(job: JobSpec) -> tuple[str, ...]:
+def other_images(job: JobSpec) -> tuple[str, ...]:
     """Images whose state is added to the job's."""
     savepoints = job.flink.existing_savepoints[1:] if job.flink is not None else ()
     return savepoints + tuple(at for change in job.transform if change["kind"] == "merge" for at in change["locations"])

@@ -34,6 +34,7 @@ from stateshift.journal import (
 )
 from stateshift.migration.doors import Doors
 from stateshift.migration.halting import Halting
+from stateshift.migration.looking import refuse_damaged
 from stateshift.migration.proposing import Proposal, proposal_of, refuse
 from stateshift.migration.refusing import FROM_THE_START, CommittedSince, Refusing, is_only_stopped, is_whole
 from stateshift.migration.together import waves
@@ -108,6 +109,8 @@ class Run(Halting):
         for job in wave:
             if job not in pending:
                 self._let_go(job)
+        if not self.has_stopped(pending):
+            refuse_damaged(self.spec, pending, replace(self.doors, open_storage=self.world.storage), self.workdir)
         for job in pending:
             self._lock(job)
         for job in pending:

@@ -205,4 +205,6 @@ def _job_spec(values: Mapping[str, Any], flink: FlinkJob | None = None) -> JobSp
     """The keys that INFORE's and ours have in common, by the model's names."""
     own = [key for key in JOB.all if key.of is JobSpec and key.field]
     fields: dict[str, Any] = {str(key.field): values[key.name] for key in own if values.get(key.name) is not None}
+    ends = fields.pop("verify", {})
+    fields |= ends if isinstance(ends, Mapping) else {"verify": ends}
     return JobSpec(**{"source": "", **fields, "flink": flink})

@@ -28,6 +28,7 @@ from stateshift.spec.model import (
     Spec,
     SubmitSpec,
     Verify,
+    VerifySource,
 )
 
 Engine = Literal["spark", "flink"]
@@ -157,8 +158,9 @@ JOB = Keys(
         "mine/.", engine="spark",
     ),
     _job(
-        "verify", "choice", "verify",
-        "How the target is compared with the source: entry by entry, by the digests of files, or not.",
+        "verify", "verify", "verify",
+        "How the target is compared with the source: entry by entry, by the digests of files, or not. As an object "
+        "also how the source is looked at before the job is stopped: every byte that a restart needs, or names alone.",
         choices=get_args(Verify), for_all=True,
     ),
     _job(
@@ -286,6 +288,14 @@ KAFKA = Keys(
     Key("source_bootstrap_servers", "text", "Those that the job has read so far, where these are others: the records "
         "around its offsets are held against each other.", KafkaSpec, "source_bootstrap_servers"),
     Key("source_properties", "location", "The same for these.", KafkaSpec, "source_properties"),
+)
+
+VERIFY = Keys(
+    Key("source", "choice",
+        "Before the job is stopped: deep reads all that a restart needs, as `verify --deep` does; names goes by names "
+        "and sizes, as `plan` does.", JobSpec, "verify_source", choices=get_args(VerifySource)),
+    Key("target", "choice", "How the target is compared with the source.", JobSpec, "verify",
+        choices=get_args(Verify)),
 )
 
 SINK = Keys(

@@ -35,6 +35,7 @@ WAIVERS = (
 
 Mode = Literal["move", "fork", "warm"]
 Verify = Literal["entries", "digests", "none"]
+VerifySource = Literal["deep", "names"]
 Keep = Literal["owner", "permissions"]
 SinkKind = Literal["delta", "iceberg", "file", "foreach-batch", "kafka"]
 
@@ -158,6 +159,7 @@ class JobSpec:
     until: str | None = None
     cutover: str = READY
     verify: Verify = "entries"
+    verify_source: VerifySource = "deep"
     keep: tuple[Keep, ...] = ()
     planned_batch: Literal["keep", "drop"] = "keep"
     waive: tuple[str, ...] = ()

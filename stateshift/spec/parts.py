@@ -31,6 +31,7 @@ from stateshift.spec.keys import (
     STOP,
     SUBMIT,
     THROTTLE,
+    VERIFY,
     WAVE,
     Key,
     fold,
@@ -239,6 +240,13 @@ def _throttle(reader: Reader, place: Place) -> dict[str, float]:
     return reader.fields(THROTTLE, reader.known(place, THROTTLE))
 
 
+def _verify(reader: Reader, place: Place) -> Any:
+    """A word says how the target is compared; an object, by the model's names, what is done at both ends."""
+    if isinstance(place.value, dict):
+        return reader.fields(VERIFY, reader.known(place, VERIFY))
+    return reader.value(VERIFY["target"], place)
+
+
 _READ: dict[str, Callable[[Reader, Place], Any]] = {
     "clusters": _clusters,
     "operators": _operators,
@@ -251,5 +259,6 @@ _READ: dict[str, Callable[[Reader, Place], Any]] = {
     "sink": _sink,
     "uid_hash": _uid_hash,
     "throttle": _throttle,
+    "verify": _verify,
     "transform": read_changes,
 }

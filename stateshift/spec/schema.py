@@ -33,6 +33,7 @@ from stateshift.spec.keys import (
     SUBMIT_OPTIONS,
     THROTTLE,
     TRANSFORMS,
+    VERIFY,
     Key,
     Keys,
 )
@@ -74,6 +75,7 @@ def spec_schema() -> Schema:
             "kafka": object_schema(KAFKA, "#/$defs/kafka"),
             "sink": object_schema(SINK, "#/$defs/sink"),
             "operator": object_schema(OPERATOR, "#/$defs/operator"),
+            "verify_ends": object_schema(VERIFY, "#/$defs/verify_ends"),
             "throttle": object_schema(THROTTLE, "#/$defs/throttle"),
             "hash": object_schema(HASH, "#/$defs/hash"),
             "column": object_schema(COLUMN, "#/$defs/column"),
@@ -186,6 +188,13 @@ _INLINE: dict[str, Schema] = {
     "json": {"type": ["string", "number", "boolean", "null", "array", "object"]},
     "type": {"anyOf": [_TEXT, {"type": "object"}]},
     "name": {"type": "string"},
+    "verify": {
+        "anyOf": [
+            {"enum": list(VERIFY["target"].choices)},
+            {"type": "string", "pattern": _any_case(VERIFY["target"].choices)},
+            {"$ref": "#/$defs/verify_ends"},
+        ]
+    },
     "until": {"type": "string", "pattern": _UNTIL},
     "strategy": {"type": "string", "pattern": rf"^\s*({_STRATEGY})\s*$|{_PLACEHOLDER}"},
     "dataflow": {"anyOf": [_TEXT, {"type": "object"}]},

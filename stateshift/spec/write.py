@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stateshift.spec.keys import HASH, JOB, KAFKA, SINK, SPEC, SUBMIT, THROTTLE, Key
+from stateshift.spec.keys import HASH, JOB, KAFKA, SINK, SPEC, SUBMIT, THROTTLE, VERIFY, Key
 from stateshift.spec.model import (
     ClusterSpec,
     DataSpec,
@@ -48,6 +48,8 @@ def _fields(value: Any, keys: Iterable[Key]) -> dict[str, Any]:
 
 def _job(job: JobSpec) -> dict[str, Any]:
     plain = _fields(job, [key for key in JOB.all if key.of is JobSpec])
+    if ends := _fields(job, VERIFY.all):
+        plain["verify"] = ends if "source" in ends else ends["target"]
     if job.flink is not None:
         # Said even where it is false: left out, it would follow from the other keys.
         switch = {"from_existing_savepoint": job.flink.from_existing_savepoint}
