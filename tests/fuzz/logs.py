@@ -13,6 +13,7 @@ from tests.fuzz.oracles import attempt, same
 from tests.fuzz.seeds import golden
 from tests.fuzz.targets import Target, spark
 
+NEW_ID = "22222222-2222-3333-4444-555555555555"
 MOVED = Relocation({"file:///": "s3a://bucket/new", "file:///tmp": "hdfs://nn/x"})
 
 
@@ -20,7 +21,8 @@ def run_metadata(data: bytes) -> None:
     found = attempt(lambda: metadata.decode_metadata(data), len(data))
     if found is not None:
         same(metadata.encode_metadata(found), data, "metadata written back")
-        same(metadata.decode_metadata(metadata.encode_metadata(metadata.with_id(found, "x"))).id, "x", "a new id")
+        other = metadata.decode_metadata(metadata.encode_metadata(metadata.with_id(found, NEW_ID)))
+        same(other.id, NEW_ID, "a new id")
         _shown("metadata", data)
 
 

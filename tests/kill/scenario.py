@@ -169,7 +169,8 @@ def _full(root: Path) -> dict[str, object]:
         os.utime(given / f"f{number}.json", (1_700_000_000 + number, 1_700_000_000 + number))
     reads = Checkpoint(batches=2, shards=2, keys=2, inputs=f"file://{given}")
     reads.write(LocalStorage(str(root / "flow" / "aggregate")))
-    joins = Checkpoint(batches=3, shards=1, keys=2, planned=True, snapshots=(2,), query="another-query")
+    another = "22222222-2222-3333-4444-555555555555"
+    joins = Checkpoint(batches=3, shards=1, keys=2, planned=True, snapshots=(2,), query=another)
     joins.write(LocalStorage(str(root / "north" / "join")))
     (root / "flow" / "aggregate").chmod(0o750)
     (root / "cluster").mkdir()

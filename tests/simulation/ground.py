@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import random
+import uuid
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -551,7 +552,8 @@ class Ground:
 
 def batch_files(image: str, batch: int) -> dict[str, bytes]:
     """What a job writes for one batch; a new image's first also has its id."""
-    upto = Checkpoint(batches=batch + 1, shards=SHARDS, keys=KEYS, query=f"query-{image}").files()
+    query = str(uuid.uuid5(uuid.NAMESPACE_OID, image))
+    upto = Checkpoint(batches=batch + 1, shards=SHARDS, keys=KEYS, query=query).files()
     kept = {f"offsets/{batch}", f"commits/{batch}", *(f"state/0/{shard}/{batch + 1}.delta" for shard in range(SHARDS))}
     return {f"{image}/{path}": c for path, c in upto.items() if path in kept or (batch == 0 and path == "metadata")}
 

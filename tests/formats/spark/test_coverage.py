@@ -26,7 +26,8 @@ def of_area(area):
 @pytest.mark.row("IS-11")
 def test_every_spark_that_we_claim_to_read_has_written_some():
     versions = {case.parent.name.removeprefix("spark-").rpartition(".")[0] for case in CASES}
-    assert versions == {"3.3", "3.4", "3.5", "4.0", "4.1", "4.2", "4.3"}
+    # Of 3.2 there is what 3.3.0 still wrote in the same way: dropDuplicates with all columns in its schema.
+    assert versions - {"3.2"} == {"3.3", "3.4", "3.5", "4.0", "4.1", "4.2", "4.3"}
 
 
 @pytest.mark.row("IS-13")
