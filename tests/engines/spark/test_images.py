@@ -19,7 +19,8 @@ from tests.support.entries import entries
 pytestmark = pytest.mark.parametrize("case", CASES, ids=IDS)
 
 BEGAN = {
-    "3.2": "before 3.3", "3.3": "3.3 or later", "3.4": "3.3 or later", "3.5": "3.5 or later", "4.0": "4.0 or later", "4.1": "4.0 or later",
+    "3.2": "before 3.3",
+    "3.3": "3.3 or later", "3.4": "3.3 or later", "3.5": "3.5 or later", "4.0": "4.0 or later", "4.1": "4.0 or later",
     "4.2": "4.2 or later", "4.3": "4.3 or later",
 }  # fmt: skip
 
