@@ -4,6 +4,7 @@ writes a real image where it is asked for a savepoint, and lets a job that goes 
 from __future__ import annotations
 
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -55,7 +56,8 @@ class Session(FakeFlink):
 
 def spec_of(root: Path, url: str) -> dict[str, object]:
     """The job that runs goes, rescaled, to another place; where that is taken back, it runs again as it did."""
-    (root / "jobs.jar").write_bytes(b"a jar")
+    with zipfile.ZipFile(root / "jobs.jar", "w") as packed:
+        packed.writestr("jobs/Count.class", b"a class")
     submit = {"jar": str(root / "jobs.jar"), "entry_class": "jobs.Count", "seconds_max": 20}
     job = {
         "name": "orders",
