@@ -14,6 +14,7 @@ from stateshift.engines.spark.decoding import decode_file
 from stateshift.engines.spark.dividing import own_part
 from stateshift.engines.spark.planner import round_plan, standby_plan
 from stateshift.errors import SpecError
+from stateshift.formats.spark.crc import encode_hadoop_crc, hadoop_checksums
 from stateshift.plan import Plan
 from stateshift.spec import parse_spec
 from stateshift.step import BringFiles, TransformShard
@@ -34,8 +35,9 @@ def ground(tmp_path: Path) -> Ground:
     for path in CHECKPOINT.rglob("*"):
         if path.is_file():
             put(ground.disk.open(WHERE), str(path.relative_to(CHECKPOINT)), path.read_bytes())
-    stale = f"{LOG.rpartition('/')[0]}/.{LOG.rpartition('/')[2]}.crc"
-    put(ground.disk.open(WHERE), stale, b"crc\0\0\0\x02\0\0\0\0\0")  # Hadoop's, of the file as it was
+    sidecar = f"{LOG.rpartition('/')[0]}/.{LOG.rpartition('/')[2]}.crc"
+    checksums = hadoop_checksums((CHECKPOINT / LOG).read_bytes())
+    put(ground.disk.open(WHERE), sidecar, encode_hadoop_crc(checksums))  # which the rewritten file does not fit
     ground.clock.time += 600
     return ground
 

@@ -178,7 +178,7 @@ def test_a_key_in_a_shard_that_is_not_its_own_is_refused_by_name(tmp_path: Path)
             swapped = name.replace("state/0/1/", "state/0/_/").replace("state/0/2/", "state/0/1/")
             put(source, swapped.replace("state/0/_/", "state/0/2/"), path.read_bytes())
     with pytest.raises(Exception, match="belongs to shard") as caught:
-        ground.apply(spec_of(transform=CHANGES["2 partitions"], waive=["paths-stay"]))
+        ground.apply(spec_of(transform=CHANGES["2 partitions"], waive=["paths-stay"], verify={"source": "names"}))
     assert type(caught.value).__name__ == "Incompatible"
     ground.rollback()
     assert ground.held(TARGET) == {}
@@ -195,7 +195,7 @@ def test_a_damaged_file_is_named_and_nothing_is_published(tmp_path: Path) -> Non
             damaged = name.startswith("state/0/1/") and name.endswith((".delta", ".snapshot"))
             put(source, name, content[:-9] + b"x" + content[-8:] if damaged else content)
     with pytest.raises(FormatError) as caught:
-        ground.apply(spec_of(transform=CHANGES["compact"], waive=["paths-stay"]))
+        ground.apply(spec_of(transform=CHANGES["compact"], waive=["paths-stay"], verify={"source": "names"}))
     assert (caught.value.path or "").startswith("state/0/1/")
     assert not [path for path in ground.held(TARGET) if path.startswith(("commits", "offsets", "metadata"))]
 
