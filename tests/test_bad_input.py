@@ -155,7 +155,7 @@ def test_a_truncated_state_file_stops_before_anything_is_visible_and_can_be_take
     before = ground.held(SOURCE)
     with pytest.raises(StateshiftError) as caught:
         ground.apply(spec_of())
-    assert caught.value.exit_code == 3
+    assert caught.value.exit_code == 4
     assert "state/0/1/2.delta" in str(caught.value)
     assert not [path for path in ground.held(TARGET) if path.startswith(("commits", "offsets", "metadata"))]
     ground.rollback()
@@ -293,7 +293,7 @@ class Failing(Around):
 
 def test_a_file_that_vanishes_while_it_is_copied_leaves_a_run_to_take_back(ground: Ground) -> None:
     ground.write()
-    proposal = ground.propose(spec_of())
+    proposal = ground.propose(spec_of(verify={"source": "names"}))
     path = "state/0/1/2.delta"
 
     class Vanishing(Around):
@@ -314,7 +314,7 @@ def test_a_file_that_vanishes_while_it_is_copied_leaves_a_run_to_take_back(groun
 
 def test_a_file_that_vanishes_comes_back_and_the_run_is_resumed(ground: Ground) -> None:
     ground.write()
-    proposal, path = ground.propose(spec_of()), "state/0/1/2.delta"
+    proposal, path = ground.propose(spec_of(verify={"source": "names"})), "state/0/1/2.delta"
     seen: list[int] = []
 
     class Vanishing(Around):
