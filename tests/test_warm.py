@@ -740,7 +740,7 @@ def test_what_is_left_is_told_at_the_pace_that_the_run_is_held_to(tmp_path: Path
     stage = Timed(tmp_path, (1.0, lambda steering: told.append(steering.live())),
                   (120.0, lambda steering: steering.ask_cutover(True)))  # fmt: skip
     stage.ground.meter.say = lambda line: None  # type: ignore[method-assign]
-    stage.apply(cutover="told", spec_throttle={"bytes_per_second": 200})
+    stage.apply(cutover="told", verify={"source": "names"}, spec_throttle={"bytes_per_second": 200})
     left = told[0].left["orders"]
     assert left.round == 0 and left.seconds >= 2 * left.bytes / 200
 
