@@ -80,8 +80,7 @@ class LocalStorage:
             found = os.stat(full)
         except (FileNotFoundError, NotADirectoryError):
             if os.path.islink(full):
-                leads_to = f"a symbolic link to {os.readlink(full)}, which is not there"
-                raise failures.not_a_file(self._location, path, leads_to) from None
+                raise failures.not_a_file(self._location, path, calls.dangling(full)) from None
             return None
         except OSError as error:
             raise failures.from_os(error, self._location, path) from error

@@ -35,6 +35,11 @@ def kind_of(mode: int) -> str | None:
     return "a device"
 
 
+def dangling(link: str) -> str:
+    """Return what a symbolic link is that leads nowhere."""
+    return f"a symbolic link to {os.readlink(link)}, which is not there"
+
+
 class NotAFile(Exception):
     """What was to be read is a pipe, a socket, a device or a link to nothing; the text says which."""
 
@@ -47,7 +52,7 @@ def open_to_read(full: str) -> int:
         descriptor = os.open(full, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError as error:
         if os.path.islink(full):
-            raise NotAFile(f"a symbolic link to {os.readlink(full)}, which is not there") from error
+            raise NotAFile(dangling(full)) from error
         raise
     except OSError as error:
         if error.errno == errno.ENXIO:

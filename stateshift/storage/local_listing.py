@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from stateshift.errors import StorageError
 from stateshift.storage import failures
-from stateshift.storage.local_calls import kind_of
+from stateshift.storage.local_calls import dangling, kind_of
 from stateshift.storage.temporaries import is_temporary
 from stateshift.survey import FileInfo
 
@@ -53,8 +53,7 @@ def _look(entry: os.DirEntry[str], directory: str, start: str, location: str) ->
         found = entry.stat()
     except FileNotFoundError:
         if entry.is_symlink() and os.path.islink(entry.path):
-            leads_to = f"a symbolic link to {os.readlink(entry.path)}, which is not there"
-            raise failures.not_a_file(location, start + name, leads_to) from None
+            raise failures.not_a_file(location, start + name, dangling(entry.path)) from None
         return None
     except OSError as error:
         raise failures.from_os(error, location, start + name) from error
