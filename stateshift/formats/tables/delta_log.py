@@ -1,7 +1,8 @@
 """The log of a Delta table, as far as it tells which batches of a streaming job are in the table.
 
     _delta_log/<version, 20 digits>.json                                  a commit: one action a line
-      {"txn":{"appId":"<query id>","version":<batch>,"lastUpdated":...}}    the one action that is read here
+      {"txn":{"appId":"<query id>","version":<batch>,"lastUpdated":...}}    a query's last batch
+      {"commitInfo":{"operation":"RESTORE",...}}                            the table has gone back to another version
     _delta_log/_staged_commits/<version>.<uuid>.json                      a commit that only the table's catalog knows
     _delta_log/<version>.checkpoint.parquet                               all actions up to that version
     _delta_log/<version>.checkpoint.<part, 10 digits>.<parts>.parquet     the same in parts
@@ -23,6 +24,7 @@ from stateshift.formats.spark.text import decode_object, decode_text
 from stateshift.formats.stream import lines
 
 FOLDER = "_delta_log"
+RESTORE = "RESTORE"
 LINE_BYTES_MAX = 64 * 1024 * 1024
 
 _WHAT = "a commit of a Delta table"
@@ -39,6 +41,13 @@ class Transaction(NamedTuple):
 
     app_id: str
     batch: int
+
+
+class Commit(NamedTuple):
+    """What one commit says of streaming jobs. `restores`: it takes the table back to what an older version held."""
+
+    transactions: tuple[Transaction, ...]
+    restores: bool
 
 
 class CheckpointName(NamedTuple):
@@ -96,6 +105,22 @@ def decode_transactions(chunks: Iterable[bytes]) -> Iterator[Transaction]:
         action = decode_object(decode_text(line, _WHAT, offset), _WHAT, offset)
         if action.get("txn") is not None:
             yield transaction_of(action["txn"], offset)
+
+
+def decode_commit(chunks: Iterable[bytes]) -> Commit:
+    """Return what a commit says. Of its lines only those of the two actions are decoded."""
+    transactions: list[Transaction] = []
+    restores = False
+    for offset, line in lines(_bounded(chunks)):
+        if b'"txn"' not in line and b'"commitInfo"' not in line:
+            continue
+        action = decode_object(decode_text(line, _WHAT, offset), _WHAT, offset)
+        if action.get("txn") is not None:
+            transactions.append(transaction_of(action["txn"], offset))
+        info = action.get("commitInfo")
+        if isinstance(info, dict) and info.get("operation") == RESTORE:
+            restores = True
+    return Commit(tuple(transactions), restores)
 
 
 def transaction_of(txn: Any, offset: int | None = None) -> Transaction:

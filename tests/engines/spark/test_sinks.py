@@ -16,7 +16,7 @@ from stateshift.spec import SinkSpec
 from stateshift.storage.memory import MemoryDisk
 from stateshift.storage.opening import open_storage
 from stateshift.survey import SinkFacts, SinkLog
-from tests.support.checkpoints import put
+from tests.support.checkpoints import QUERY, put
 
 TABLES = Path(__file__).resolve().parents[2] / "golden" / "tables"
 
@@ -193,3 +193,37 @@ def test_a_checkpoint_cut_anywhere_is_told_and_nothing_fails() -> None:
         put(storage, f"_delta_log/{path.name}", content[:length])
         found = read_sink(SinkSpec("delta", "file:///lake"), lambda location, kept=storage: kept, {"q": 0})
         assert found.wrong is not None
+
+
+# ---- a Delta table that was restored
+
+
+def delta_table(*commits: dict[str, Any]) -> MemoryDisk:
+    disk = MemoryDisk()
+    for version, action in enumerate(commits):
+        content = json.dumps(action).encode() + b"\n"
+        put(disk.open("file:///t"), f"_delta_log/{version:020d}.json", content)
+    return disk
+
+
+def batch_of(query: str, number: int) -> dict[str, Any]:
+    return {"txn": {"appId": query, "version": number, "lastUpdated": 1}}
+
+
+RESTORE = {"commitInfo": {"operation": "RESTORE", "operationParameters": {"version": "1"}}}
+
+
+def test_a_restore_stands_for_the_batch_whose_output_it_has_taken_back() -> None:
+    """After a rewind under new numbers the job's batch 3 is what the table held after batch 1."""
+    begun = [batch_of(QUERY, number) for number in range(4)]
+    disk = delta_table(*begun, RESTORE, {"commitInfo": {"operation": "OPTIMIZE"}}, batch_of(QUERY, 4))
+    sink = read_sink(SinkSpec("delta", "file:///t"), disk.open, {QUERY: 0})
+    assert [sink.version_to_restore(QUERY, batch) for batch in range(5)] == [0, 1, 2, 4, 6]
+    assert sink.last_batch(QUERY) == 4
+
+
+def test_a_restore_counts_for_every_query_that_writes_there() -> None:
+    disk = delta_table(batch_of("a", 0), batch_of("b", 7), RESTORE, RESTORE, batch_of("a", 1))
+    sink = read_sink(SinkSpec("delta", "file:///t"), disk.open, {"a": 0, "b": 0})
+    assert sink.version_to_restore("a", 0) == 3
+    assert sink.version_to_restore("b", 7) == 3

@@ -14,6 +14,7 @@ from stateshift.formats.tables.delta_log import (
     FOLDER,
     CheckpointName,
     commit_version,
+    decode_commit,
     decode_transactions,
     newest_checkpoint,
     staged_version,
@@ -44,7 +45,10 @@ def read_delta_log(storage: Storage, back_to: Mapping[str, int]) -> dict[str, Si
             history.add_last(_of_checkpoint(storage, checkpoint))
         if history.is_complete:
             return history.logs()
-        history.add(version, _of_commit(storage, version))
+        batches, restores = _of_commit(storage, version)
+        if restores:
+            history.add_restore(version)
+        history.add(version, batches)
     if history.unknown and checkpoint:
         history.add_last(_of_checkpoint(storage, checkpoint))
     elif history.unknown and len(commits) > COMMITS_MAX:
@@ -54,12 +58,18 @@ def read_delta_log(storage: Storage, back_to: Mapping[str, int]) -> dict[str, Si
 
 
 class _History:
-    """The batches of each application id, as they are found from the newest commit back."""
+    """The batches of each application id, as they are found from the newest commit back.
+
+    A RESTORE after a batch, and before the next one of its application, has taken the table to where the next batch
+    went on: what the job means by that batch is then the version that the RESTORE made. So it is after a rewind under
+    new numbers, whose last batch has the number of one whose output was taken back.
+    """
 
     def __init__(self, back_to: Mapping[str, int]) -> None:
         self._back_to = back_to
         self._last: dict[str, int | None] = {}
         self._versions: dict[str, dict[int, int]] = {app_id: {} for app_id in back_to}
+        self._restored: dict[str, int] = {}
 
     @property
     def unknown(self) -> bool:
@@ -75,7 +85,13 @@ class _History:
         for app_id, batch in batches.items():
             if app_id in self._versions:
                 self._last.setdefault(app_id, batch)
-                self._versions[app_id].setdefault(batch, version)
+                meant = self._restored.pop(app_id, version)
+                self._versions[app_id].setdefault(batch, meant)
+
+    def add_restore(self, version: int) -> None:
+        """Add a RESTORE, which stands for the batch before it, whichever that is."""
+        for app_id in self._versions:
+            self._restored.setdefault(app_id, version)
 
     def add_last(self, batches: Mapping[str, int]) -> None:
         """Add what a checkpoint says: every application's last batch."""
@@ -92,10 +108,12 @@ class _History:
         return not any(batch <= self._back_to[app_id] for batch in self._versions[app_id])
 
 
-def _of_commit(storage: Storage, version: int) -> dict[str, int]:
+def _of_commit(storage: Storage, version: int) -> tuple[dict[str, int], bool]:
+    """Return each application's last batch in a commit, and whether the commit is a RESTORE."""
     path = f"{FOLDER}/{version:020d}.json"
     try:
-        return _newest_of_each(decode_transactions(storage.chunks(path)))
+        commit = decode_commit(storage.chunks(path))
+        return _newest_of_each(commit.transactions), commit.restores
     except FormatError as error:
         raise error.at(path) from error
 
