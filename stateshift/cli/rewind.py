@@ -12,6 +12,13 @@ from stateshift.cli.terminal import Terminal
 
 EPILOG = ending("stateshift rewind /data/orders --to /data/orders-41 --batch 41")
 
+Renumber = Annotated[
+    bool,
+    typer.Option(
+        "--renumber", help="Give batch N the newest number: a sink that knows batches takes the next."
+    ),
+]
+
 
 def command(
     context: typer.Context,
@@ -20,6 +27,7 @@ def command(
     batch: Annotated[int, typer.Option("--batch", metavar="N", min=0, help="The last batch that counts.")],
     waive: Waive = None,
     fork: Fork = False,
+    renumber: Renumber = False,
     yes: Yes = False,
     workdir: WorkdirHere = None,
     parallel: Parallel = None,
@@ -33,5 +41,6 @@ def command(
 
     `stateshift verify LOCATION` names the batches that can still be restored. The input after it is read again."""
     asked = Asked(Terminal.of(context, json, verbose), yes, workdir, workdirs, parallel, throttle, fleet)
-    job = one_job(source, to, [{"kind": "rewind", "batch": batch}], waive, fork)
+    change = {"kind": "rewind", "batch": batch, **({"renumber": True} if renumber else {})}
+    job = one_job(source, to, [change], waive, fork)
     return carry(asked, [job])

@@ -1,6 +1,6 @@
 """`transform` of a job: changes to the state on its way, each an object with a `kind` and that kind's own keys.
 
-    {"kind": "rewind", "batch": 41}
+    {"kind": "rewind", "batch": 41, "renumber": true}
     {"kind": "compact", "in_place": true}
     {"kind": "repartition", "partitions": 17}
     {"kind": "convert", "provider": "rocksdb", "codec": "zstd", "checkpoint_format": "v1"}     any of the three

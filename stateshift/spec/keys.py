@@ -348,7 +348,9 @@ _KINDS = (
 # The kinds of `transform`, each with its own keys; the first of them is always `kind`.
 TRANSFORMS: Mapping[str, Keys] = dict((
     _kind("rewind", "Go back to an earlier batch.",
-          Key("batch", "batch", "The last batch that counts: a committed one that can still be restored.")),
+          Key("batch", "batch", "The last batch that counts: a committed one that can still be restored."),
+          Key("renumber", "boolean",
+              "Whether it gets the number of the newest batch: a sink that knows batches by number takes the next.")),
     _kind("compact", "One snapshot for each shard in place of a chain of changes.",
           Key("in_place", "boolean", "Whether where it lies: a job without a remote_location.")),
     _kind("repartition", "Another number of state partitions.",

@@ -38,6 +38,10 @@ def changes(tmp_path: Path) -> list[dict[str, object]]:
             {"transform": [{"kind": "rewind", "batch": 3}]},
         ),
         (["rewind", "--batch", "3", "--fork"], {"transform": [{"kind": "rewind", "batch": 3}], "mode": "fork"}),
+        (
+            ["rewind", "--batch", "3", "--renumber"],
+            {"transform": [{"kind": "rewind", "batch": 3, "renumber": True}]},
+        ),
         (["fork"], {"mode": "fork"}),
         (["convert", "--codec", "zstd"], {"transform": [{"kind": "convert", "codec": "zstd"}]}),
         (["rename", "--operator", "0=2"], {"transform": [{"kind": "rename", "operators": {"0": "2"}}]}),

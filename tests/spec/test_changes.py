@@ -16,6 +16,7 @@ VALIDATOR = jsonschema.Draft202012Validator(spec_schema())
 
 GOOD = [
     {"kind": "rewind", "batch": 0},
+    {"kind": "rewind", "batch": 41, "renumber": True},
     {"kind": "compact"},
     {"kind": "repartition", "partitions": 17},
     {"kind": "convert", "provider": "rocksdb", "codec": "zstd", "checkpoint_format": "v1"},

@@ -27,6 +27,8 @@ from stateshift.engines.spark.reshaping import in_place
 from stateshift.engines.spark.reshaping.files import Reshaping, reshaping_of
 from stateshift.engines.spark.reshaping.log_changes import KEEP
 from stateshift.engines.spark.reshaping.planned_state import planned_copies, planned_paths
+from stateshift.engines.spark.reshaping.renumbering import number_after
+from stateshift.engines.spark.reshaping.wishes import wishes_of
 from stateshift.engines.spark.warming import round_of, warmed
 from stateshift.engines.starting import Awaited, prepared, start
 from stateshift.engines.warming import bare, kept, still_to_copy
@@ -270,12 +272,19 @@ def _plan(job: JobSpec, facts: Facts, phases: tuple[Phase, ...], found: tuple[Fi
         purpose="move",
         source=facts.source.location,
         target=facts.target.location if job.target else facts.source.location,
-        epoch=facts.source.epoch,
+        epoch=_epoch_after(job, facts),
         phases=phases,
         findings=found,
         facts=fingerprint_of(facts),
         endpoints=endpoints_told(facts),
     )
+
+
+def _epoch_after(job: JobSpec, facts: Facts) -> int | None:
+    """Return the number that the last batch has at the target; None for a workflow, whose queries have one each."""
+    if facts.source.epoch is None:
+        return None
+    return number_after(wishes_of(job.transform), facts.source.images[0], facts.sink)
 
 
 def _halt_steps(job: JobSpec, facts: Facts) -> Iterator[AnyStep]:
@@ -407,5 +416,10 @@ def _awaited(job: JobSpec, facts: Facts, images: tuple[Image, ...]) -> Awaited |
     if not moved:
         return None
     location = facts.target.location if job.target else facts.source.location
-    commits = tuple(layout.under(i.path, layout.commit_path((i.epoch or 0) + 1)) for i in moved)
-    return Awaited(location, facts.source.epoch, commits, tuple(layout.under(i.path, IDLE) for i in moved))
+    wishes = wishes_of(job.transform)
+    numbers = [number_after(wishes, image, facts.sink) + 1 for image in moved]
+    commits = tuple(
+        layout.under(image.path, layout.commit_path(number))
+        for image, number in zip(moved, numbers, strict=True)
+    )
+    return Awaited(location, _epoch_after(job, facts), commits, tuple(layout.under(i.path, IDLE) for i in moved))

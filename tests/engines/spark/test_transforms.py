@@ -467,11 +467,15 @@ def test_two_operators_never_get_one_id(tmp_path: Path) -> None:
 # ---- killed and resumed
 
 
+RENUMBERED = [{"kind": "rewind", "batch": 6, "renumber": True}]
 CHANGED_ON_THE_WAY = [{"kind": "rewind", "batch": 6}, {"kind": "compact"}, {"kind": "rename", "operators": {"0": "1"}}]
 
 
-def test_a_run_killed_before_and_after_any_effect_ends_where_an_unharmed_one_does(tmp_path: Path) -> None:
-    spec = spec_of(transform=CHANGED_ON_THE_WAY, waive=["repeated-batches"])
+@pytest.mark.parametrize("changes", [CHANGED_ON_THE_WAY, RENUMBERED], ids=["changed", "renumbered"])
+def test_a_run_killed_before_and_after_any_effect_ends_where_an_unharmed_one_does(
+    tmp_path: Path, changes: list[dict[str, Any]]
+) -> None:
+    spec = spec_of(transform=changes, waive=["repeated-batches"])
     unharmed = Ground(tmp_path / "unharmed")
     unharmed.write(Checkpoint(batches=9))
     counted = Effects()

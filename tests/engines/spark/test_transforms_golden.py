@@ -61,6 +61,12 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
         {"kind": "repartition", "partitions": 2},
         {"kind": "convert", "codec": "snappy"},
     ],
+    "other numbers": [{"kind": "rewind", "batch": 1, "renumber": True}],
+    "other numbers, several": [
+        {"kind": "rewind", "batch": 1, "renumber": True},
+        {"kind": "repartition", "partitions": 2},
+        {"kind": "convert", "codec": "snappy"},
+    ],
 }
 
 

@@ -4,6 +4,7 @@
                and the state that the batch wrote must be at the target
     dropped    the next batch gets its number and other input. A sink that has the number loses that input
     rewound    the batches since get their numbers again, from the second on over other input. The same happens
+    renumbered the batches since get numbers that nobody has had. No sink knows them
 
 A fork is another query. Delta and Iceberg tell its batches apart by the query's id, a file sink does not.
 """
@@ -13,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from shlex import quote
 
+from stateshift.engines.spark.layout import SINK_LOG
 from stateshift.engines.spark.reshaping.planned_state import kept_batch, planned_paths, rewrites_versions
+from stateshift.engines.spark.reshaping.renumbering import number_after
 from stateshift.engines.spark.reshaping.wishes import wishes_of
 from stateshift.spec import JobSpec
 from stateshift.survey import Facts, Finding, Image, SinkFacts, Survey
@@ -154,6 +157,12 @@ def of_rewind(job: JobSpec, facts: Facts, image: Image, name: str) -> Iterator[F
     if newest is None or image.epoch is None or newest[0] == image.epoch:
         return
     back = _back(job, image, newest[0], name)
+    wishes = wishes_of(job.transform)
+    if wishes.renumber:
+        number = number_after(wishes, image, facts.sink)
+        yield Finding("warn", f"{back}. {_renumbered(image, number)}. {_left_there(facts, image)}",
+                      hint=_clearing_first(facts, image))  # fmt: skip
+        return
     last = image.epoch + 1
     if not may_know(job, facts, image, last):
         yield Finding("warn", f"{back}. {_given_twice(job, facts, image)}", hint=_clearing(facts, image))
@@ -172,6 +181,25 @@ def _back(job: JobSpec, image: Image, newest: int, name: str) -> str:
     first = f"first that of batch {epoch + 1} as it was planned"
     how = first if kept_batch(job, image) is not None else "in batches planned anew"
     return f"{name} goes back from batch {newest} to batch {epoch}; the input of {again} is read again, {how}"
+
+
+def _renumbered(image: Image, number: int) -> str:
+    epoch = image.epoch or 0
+    return f"Batch {epoch} gets the number {number}, so that the next is batch {number + 1}, which no sink has had"
+
+
+def _left_there(facts: Facts, image: Image) -> str:
+    if facts.sink is not None and facts.sink.has_batch(image.identity, (image.epoch or 0) + 1) is False:
+        return "The sink has none of the batches since"
+    return "What the sink has of the batches since stays there, and is given to it again"
+
+
+def _clearing_first(facts: Facts, image: Image) -> str:
+    """What to do before the job starts at its new place."""
+    sink = facts.sink
+    if sink is not None and sink.has_batch(image.identity, (image.epoch or 0) + 1) is False:
+        return "nothing has to be cleared"
+    return f"before the job starts there: {_restoring(facts, image)}"
 
 
 def _losing(job: JobSpec, sink: SinkFacts | None) -> str:
@@ -202,15 +230,31 @@ def _clearing(facts: Facts, image: Image) -> str:
 def _way_out(job: JobSpec, facts: Facts, image: Image) -> str:
     if not job.moves:
         return "let the fork write to a folder of its own"
-    return f'rewind in a fork (`--fork`; "mode": "fork"), and {_restoring(facts, image)}'
+    return (
+        f'rewind in a fork (`--fork`; "mode": "fork"), or under new numbers (`--renumber`; "renumber": true), and '
+        f"{_restoring(facts, image)}"
+    )
 
 
 def _restoring(facts: Facts, image: Image) -> str:
     """How the output since is taken back."""
     sink, epoch = facts.sink, image.epoch or 0
+    last = None if sink is None else sink.last_batch(image.identity)
+    if sink is not None and sink.kind == "file" and last is not None:
+        return _emptying(f"{sink.location}/{SINK_LOG}", epoch, last)
     version = None if sink is None else sink.version_to_restore(image.identity, epoch)
     if sink is None or version is None:
         return "clear from the sink what these batches put out (Delta: RESTORE to the version of " f"batch {epoch})"
     if sink.kind == "iceberg":
         return f"roll the table {quote(sink.location or '')} back to snapshot {version}, which ends with batch {epoch}"
     return f"RESTORE TABLE delta.`{sink.location}` TO VERSION AS OF {version}, which ends with batch {epoch}"
+
+
+def _emptying(log: str, epoch: int, last: int) -> str:
+    """How the log of a file sink is cleared: an entry that is gone, Spark misses at its next compaction."""
+    first = epoch + 1
+    entries = f"entry {first}" if first >= last else f"each of the entries {first} to {last}"
+    return (
+        f"leave of {entries} of {quote(log)} its first line alone (of a .compact also the files of batches up to "
+        f"{epoch}), and remove the hidden .crc beside it"
+    )

@@ -13,6 +13,7 @@ from stateshift.engines.spark.entries.keys import KeyRule, is_session, nameable
 from stateshift.engines.spark.entries.settings import ENCODING, ENCODINGS
 from stateshift.engines.spark.findings.batches import of_rewind
 from stateshift.engines.spark.findings.evolve import of_evolution
+from stateshift.engines.spark.findings.renumbering import of_renumbering
 from stateshift.engines.spark.findings.versions import of_versions
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.reshaping.in_place import of_in_place
@@ -36,6 +37,7 @@ def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     yield from of_in_place(wishes, facts)
     yield from of_versions(job, wishes, facts)
     yield from _of_merge(wishes, facts)
+    yield from of_renumbering(job, wishes, facts)
     for image in facts.source.images:
         name = image.name or image.path or facts.source.location
         yield from of_rewind(job, facts, image, name)
@@ -44,7 +46,8 @@ def of_changes(job: JobSpec, facts: Facts) -> Iterator[Finding]:
             continue
         yield from _of_names(wishes, image, name)
         if not image.shards and wishes.of_state:
-            yield Finding("note", f"{name} has no state: there is nothing to change")
+            if not wishes.renumber:
+                yield Finding("note", f"{name} has no state: there is nothing to change")
             continue
         yield from _of_provider(wishes, image, name)
         yield from _of_stores(wishes, image, name, _look(facts, image))

@@ -14,6 +14,7 @@ from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.reshaping.evolving import Evolution, evolutions
 from stateshift.engines.spark.reshaping.joining import Joining, joining_of
 from stateshift.engines.spark.reshaping.parts import shards_of
+from stateshift.engines.spark.reshaping.renumbering import log_path_after, number_after
 from stateshift.engines.spark.reshaping.stores import StoreState, partitions_of, provider_of, stores_of
 from stateshift.engines.spark.reshaping.wishes import Wishes, path_after, settings_after
 from stateshift.engines.spark.restart.operators import PROVIDER
@@ -67,11 +68,21 @@ class Asked:
         new = path_after(self.wishes, self.inside(path))
         return None if new is None else layout.under(self.image.path, new)
 
+    def log_path(self, path: str) -> str:
+        """Return where an offset log or a commit is afterwards."""
+        shift = self.version_after - self.version
+        return layout.under(self.image.path, log_path_after(self.inside(path), shift))
+
     # -- what is to be
 
     @property
     def version(self) -> int:
         return (self.image.epoch or 0) + 1
+
+    @cached_property
+    def version_after(self) -> int:
+        """The version that the state has at the target."""
+        return number_after(self.wishes, self.image, self.facts.sink) + 1
 
     @cached_property
     def provider(self) -> str:

@@ -46,13 +46,16 @@ def logs_of(asked: Asked, shards: tuple[ShardFiles, ...]) -> Iterator[tuple[str,
             if inside != layout.METADATA:
                 yield path, _joined(asked, asked.joining, inside, shards)
             continue
+        new = asked.log_path(path)
         sources, dropped = asked.wishes.sources, asked.wishes.dropped_sources
         if inside.startswith("offsets/") and (asked.conf or sources or dropped):
             options = {"conf": asked.conf, "sources": dict(sources), "dropped": list(dropped)}
-            yield path, Change(REWRITE_OFFSETS, options, path)
-        if inside.startswith("commits/") and asked.format_2:
+            yield path, Change(REWRITE_OFFSETS, options, new)
+        elif inside.startswith("commits/") and asked.format_2:
             ids = _ids(asked, shards) if asked.uuids else None
-            yield path, Change(REWRITE_COMMIT, {"state_ids": ids}, path)
+            yield path, Change(REWRITE_COMMIT, {"state_ids": ids}, new)
+        elif new != path:
+            yield path, Change(KEEP, {}, new)
 
 
 def operators_of(asked: Asked) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -65,7 +65,7 @@ def pieces_of(asked: Asked, store: StoreState, bytes_max: int = PIECE_BYTES_MAX)
 
 def is_rewritten(asked: Asked, store: StoreState, shard: ShardFiles) -> bool:
     """Whether a shard is written anew, rather than copied."""
-    everything = asked.other_provider or CODEC in asked.conf or asked.part or asked.joining
+    everything = asked.wishes.renumber or asked.other_provider or CODEC in asked.conf or asked.part or asked.joining
     if asked.wishes.in_place and any(path.endswith(".zip") and asked.is_of_version(path) for path in shard.files):
         return False  # its own zip would be overwritten
     other = asked.wishes.of_state and other_format(asked.image, asked.facts)
@@ -144,7 +144,7 @@ def _made(asked: Asked, store: StoreState, shard: int, size: int) -> ShardFiles:
     operator = asked.wishes.operators.get(store.operator, store.operator)
     folder = f"state/{operator}/{shard}" + ("" if store.store == DEFAULT_STORE else f"/{store.store}")
     folder = layout.under(asked.image.path, folder)
-    own = f"{folder}/{asked.version}"
+    own = f"{folder}/{asked.version_after}"
     if asked.provider == HDFS:
         names = [f"{own}.snapshot"]
     else:

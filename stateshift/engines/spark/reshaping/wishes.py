@@ -22,6 +22,7 @@ class Wishes:
     """None, or empty, where nothing is asked for."""
 
     rewind: int | None = None
+    renumber: bool = False
     compact: bool = False
     in_place: bool = False
     partitions: int | None = None
@@ -39,8 +40,8 @@ class Wishes:
     @property
     def of_state(self) -> bool:
         """Whether any state file is written anew, rather than copied."""
-        return bool(self.compact or self.partitions or self.provider or self.codec or self.format_1
-                    or self.split or self.merge or self.evolve)  # fmt: skip
+        return bool(self.renumber or self.compact or self.partitions or self.provider or self.codec
+                    or self.format_1 or self.split or self.merge or self.evolve)  # fmt: skip
 
     @property
     def any(self) -> bool:
@@ -53,6 +54,7 @@ def wishes_of(changes: Sequence[Mapping[str, Any]]) -> Wishes:
     convert, rename, drop = (by_kind.get(kind, none) for kind in ("convert", "rename", "drop"))
     return Wishes(
         rewind=by_kind.get("rewind", none).get("batch"),
+        renumber=by_kind.get("rewind", none).get("renumber", False),
         compact="compact" in by_kind,
         in_place=by_kind.get("compact", none).get("in_place", False),
         partitions=by_kind.get("repartition", none).get("partitions"),
