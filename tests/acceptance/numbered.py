@@ -1,7 +1,8 @@
 """Jobs whose sink recognises batches by number (jobs/numbered.py), killed for real, and what came out of them.
 
     job.feed(first, last)      input files, one a batch, always the same for the same number
-    job.run(checkpoint)        the job reads all there is, and ends
+    job.run(checkpoint)        the job reads all there is, and ends; first the table goes back to `restore`
+    job.waiting(checkpoint)    while it waits in the middle of such a batch (foreachBatch alone)
     job.die(checkpoint)        SIGKILL after the sink has a batch and before Spark has committed it; the batch's number
     job.rows()                 what readers of the sink see
 
@@ -15,6 +16,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -25,7 +27,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow.parquet
 
-from tests.acceptance.support import JOBS, environment, write_records
+from tests.acceptance.support import JOBS, environment, wait_until, write_records
 
 Row = tuple[int, str, int, int]  # the window's start, the key, how many records, their sum
 
@@ -74,10 +76,11 @@ class Numbered:
 
     # ---- running it
 
-    def run(self, checkpoint: Path) -> str:
+    def run(self, checkpoint: Path, restore: int | None = None) -> str:
         """Let it read all there is. Return "" if it ends well, else what it said."""
         log = self.folder / "run.log"
-        with self._started(checkpoint, log) as process:
+        words = () if restore is None else ("--restore", str(restore))
+        with self._started(checkpoint, log, *words) as process:
             code = process.wait(timeout=SECONDS_MAX)
         return "" if code == 0 else log.read_text(errors="replace")
 
@@ -103,6 +106,15 @@ class Numbered:
         assert (checkpoint / "offsets" / str(batch)).exists()
         assert not (checkpoint / "commits" / str(batch)).exists()
         return batch
+
+    @contextmanager
+    def waiting(self, checkpoint: Path) -> Iterator[int]:
+        """The job, which runs and waits: its sink has a batch, Spark has not committed it. Its process group."""
+        log = self.folder / "wait.log"
+        with self._started(checkpoint, log, "--wait-in", str(FIRST_KILL)) as process:
+            threading.Thread(target=process.wait, daemon=True).start()  # a process nobody waits for seems to run
+            wait_until((self.folder / "waits").exists, "it does not wait", SECONDS_MAX, self.folder)
+            yield process.pid
 
     @contextmanager
     def _started(self, checkpoint: Path, log: Path, *words: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -131,7 +143,18 @@ class Numbered:
         if self.sink == "file":
             log = self.output / "_spark_metadata"
             return (log / str(batch)).exists() or (log / f"{batch}.compact").exists()
+        if self.sink == "iceberg":
+            said = f'"spark.sql.streaming.epochId" : "{batch}"'
+            return any(said in path.read_text() for path in self.output.glob("db/rows/metadata/v*.metadata.json"))
         return any(action.get("txn", {}).get("version") == batch for action in self._delta_actions())
+
+    def version_of(self, batch: int) -> int:
+        """Return the version of the Delta table that this batch made."""
+        for path in sorted((self.output / "_delta_log").glob("*.json")):
+            actions = [json.loads(line) for line in path.read_text().splitlines()]
+            if any(action.get("txn", {}).get("version") == batch for action in actions):
+                return int(path.stem)
+        raise AssertionError(f"the table has no batch {batch}")
 
     def _delta_actions(self) -> Iterator[dict[str, dict[str, object]]]:
         for path in sorted((self.output / "_delta_log").glob("*.json")):
@@ -144,6 +167,8 @@ class Numbered:
             return sorted(self._rows_of_log())
         if self.sink == "foreach-batch":
             return sorted(row for path in self.output.glob("*.json") for row in _json_rows(path))
+        if self.sink == "iceberg":
+            return sorted(_json_rows(self.folder / "rows.json"))
         return sorted(self._rows_of_delta())
 
     def _rows_of_log(self) -> Iterator[Row]:

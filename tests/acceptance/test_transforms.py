@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.acceptance.matrix.kinds import KINDS, NEWEST, PROVIDERS, Base, Cell, missing
 from tests.acceptance.matrix.outcomes import Outcome
+from tests.acceptance.matrix.running import Version
 from tests.acceptance.samples import CELLS
 
 pytestmark = pytest.mark.spark
@@ -19,6 +21,18 @@ def test_changed_state_goes_on_as_if_nothing_had_happened(changed: dict[str, Out
     assert {name: (outcome.result, outcome.told) for name, outcome in changed.items()} == {
         cell.name: ("passed", "") for cell in CELLS
     }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "provider", ["hdfs", "rocksdb", "rocksdb-changelog", "rocksdb-format2", "rocksdb-changelog-format2"]
+)
+def test_state_of_every_kind_goes_on_under_new_numbers(spark: Version, provider: str) -> None:
+    bases = [Base(NEWEST, kind, provider) for kind in KINDS]
+    able = [base for base in bases if missing(NEWEST, KINDS[base.kind], PROVIDERS[provider]) is None]
+    cells = [Cell(base, "renumber") for base in able]
+    outcomes = {outcome.cell: (outcome.result, outcome.told) for outcome in spark.outcomes(cells)}
+    assert outcomes == {cell.name: ("passed", "") for cell in cells}
 
 
 def test_the_sample_has_state_of_python_and_both_providers() -> None:

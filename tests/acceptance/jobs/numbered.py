@@ -6,9 +6,12 @@
                 foreach-batch       one file a batch; a batch whose file is there is skipped
                 delta               Delta's own
                 delta-batches       foreachBatch with txnAppId and txnVersion, so that Delta skips the batch
+                iceberg             Iceberg's own, into the table db.rows of a catalog at OUTPUT; what is in the table
+                                    in the end is written to a file `rows.json` beside OUTPUT
     provider    hdfs, rocksdb (a snapshot each version), changelog (RocksDB with changelogs)
 
-It reads one input file a batch, all there are, and ends. With --wait-in, foreachBatch waits for ever once its sink has
+It reads one input file a batch, all there are, and ends. With --restore, the sink's table goes back to that version
+(Delta) or snapshot (Iceberg) first. With --wait-in, foreachBatch waits for ever once its sink has
 that batch, and says so in a file `waits` beside the output: whoever started the job kills it then.
 """
 
@@ -31,11 +34,19 @@ DELTA = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
+ICEBERG = {
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
+    "spark.sql.catalog.ice.type": "hadoop",
+}
+TABLE = "ice.db.rows"
 
 
 def main() -> None:
     options = arguments()
     spark = session(options)
+    if options.restore:
+        restore(spark, options)
     records = (
         spark.readStream.schema("key STRING, value LONG, at TIMESTAMP").option("maxFilesPerTrigger", 1)
         .json(options.input)
@@ -51,10 +62,26 @@ def main() -> None:
             query = stream.format("json").start(options.output)
         case "delta":
             query = stream.format("delta").start(options.output)
+        case "iceberg":
+            columns = "start LONG, key STRING, count LONG, sum LONG"
+            spark.sql(f"CREATE TABLE IF NOT EXISTS {TABLE} ({columns}) USING iceberg")
+            query = stream.format("iceberg").toTable(TABLE)
         case _:
             query = stream.foreachBatch(writer(options)).start()
     query.awaitTermination()
+    if options.sink == "iceberg":
+        rows_of_table = [row.asDict() for row in spark.table(TABLE).collect()]
+        lines = "".join(json.dumps(row) + "\n" for row in rows_of_table)
+        Path(options.output).with_name("rows.json").write_text(lines)
     spark.stop()
+
+
+def restore(spark: SparkSession, options: argparse.Namespace) -> None:
+    """What the plan of a rewind says is to be done to the table."""
+    if options.sink == "iceberg":
+        spark.sql(f"CALL ice.system.rollback_to_snapshot('db.rows', {options.restore})")
+    else:
+        spark.sql(f"RESTORE TABLE delta.`{options.output}` TO VERSION AS OF {options.restore}")
 
 
 def arguments() -> argparse.Namespace:
@@ -64,6 +91,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--jars", default="")
     parser.add_argument("--checkpoint-format", default="1")
     parser.add_argument("--wait-in", type=int, default=-1)
+    parser.add_argument("--restore", default="")
     return parser.parse_args()
 
 
@@ -82,7 +110,8 @@ def session(options: argparse.Namespace) -> SparkSession:
         made = made.config(f"{STATE}.checkpointFormatVersion", options.checkpoint_format)
     if options.jars:
         made = made.config("spark.jars", options.jars)
-        for key, value in DELTA.items():
+        iceberg = {**ICEBERG, "spark.sql.catalog.ice.warehouse": options.output}
+        for key, value in (iceberg if options.sink == "iceberg" else DELTA).items():
             made = made.config(key, value)
     spark = made.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

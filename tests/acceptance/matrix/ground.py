@@ -101,7 +101,9 @@ class Ground:
         return rows_of(self.place(base.name, "untouched") / "output", batch)
 
     def found(self, cell: Cell, orders: Sequence[Order]) -> Counter[str]:
-        return sum((rows_of(order.output, CHANGES[cell.change].batch) for order in orders), Counter())
+        change = CHANGES[cell.change]
+        last = change.batch if change.numbered is None else change.numbered
+        return sum((rows_of(order.output, last) for order in orders), Counter())
 
     def wrong(self, cell: Cell, orders: Sequence[Order]) -> str | None:
         """In which way what came out is not what had to."""

@@ -65,6 +65,7 @@ class Change:
     command: tuple[str, ...]
     partitions: int | None = None
     batch: int = 2  # the last that is in the image
+    numbered: int | None = None  # which number it has at the target, where that is another
     after: str | None = None
     swapped: bool = False  # the job afterwards reads its two inputs in the other order
 
@@ -168,6 +169,7 @@ CHANGES = {
         Change("split", ("split",)),
         Change("merge", ("merge",)),
         Change("rewind", ("rewind", "--batch", "1", "--waive", "repeated-batches"), batch=1),
+        Change("renumber", ("rewind", "--batch", "1", "--renumber"), batch=1, numbered=2),
         Change("rename and drop operators", ("rename", "--operator", "1=0", "--drop-operator", "0"), after="distinct"),
         Change("fork", ("fork",)),
         Change("convert checkpoint format", ("convert", "--checkpoint-format", "v1")),
@@ -177,6 +179,8 @@ CHANGES = {
     )
 }
 
+# No rows of the table: test_transforms runs it with every kind of state on the newest Spark.
+APART = frozenset({"renumber"})
 WIDE = {"repartition 200 to 17": 200, "repartition 7 to 64": 7}
 _WIDE_BASES = [
     (kind, provider)
@@ -217,7 +221,8 @@ def every_base() -> Iterator[Base]:
 def every_cell() -> Iterator[Cell]:
     for base in every_base():
         if missing(base.version, KINDS[base.kind], PROVIDERS[base.provider]) is None:
-            yield from (Cell(base, change) for change in CHANGES if change not in WIDE and _has(base, change))
+            listed = (change for change in CHANGES if change not in WIDE and change not in APART)
+            yield from (Cell(base, change) for change in listed if _has(base, change))
     for kind, provider in _WIDE_BASES:
         if missing(NEWEST, KINDS[kind], PROVIDERS[provider]) is None:
             yield from (Cell(Base(NEWEST, kind, provider, before), change) for change, before in WIDE.items())
