@@ -15,6 +15,7 @@ from stateshift.errors import ClusterError, Interrupted, PlanError, SpecError
 from stateshift.formats.marks import INDEX, decode_index, fence_owner
 from stateshift.spec import parse_spec
 from stateshift.step import CompareImages
+from tests.clusters.test_spark_causes import SCHEMA, began, ended
 from tests.support.checkpoints import QUERY, Checkpoint
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
 
@@ -398,6 +399,43 @@ def test_a_run_goes_on_with_a_corrected_submit_and_nothing_else_of_the_spec(tmp_
     with suppress(ClusterError):  # nothing in memory commits a batch
         ground.resume()  # it was kept: later commands of the run go by it
     assert [(s.options, s.environment) for s in ground.cluster.submissions] == [({"command": "go on"}, {"A": "1"})]
+
+
+def test_a_driver_whose_query_has_ended_is_stopped_and_started_again_by_a_resume(ground: Ground) -> None:
+    """It lives on without its query, and would be found running by every resume."""
+    ground.write()
+    log = began(QUERY) + ended(SCHEMA, query=QUERY)
+
+    def start(submission: Submission) -> None:
+        if len(ground.cluster.submissions) == 1:
+            ground.cluster.set_state(submission.tag, JobState.RUNNING, log)
+        else:
+            commit(ground, TARGET, 3)
+
+    ground.cluster._on_start = start
+    with pytest.raises(ClusterError, match=r"a query of it has ended .*SCHEMA_NOT_COMPATIBLE") as raised:
+        ground.apply(running_spec())
+    assert "resume" in str(raised.value.hint) and "--spec FILE" in str(raised.value.hint)
+    assert ground.resume().state == "finished"
+    alive = [job.tag for job in ground.cluster.jobs if job.status.state.alive]
+    assert alive == [ground.cluster.submissions[-1].tag] and len(ground.cluster.stops) == 1
+    assert any("a query of it has ended: it is started again" in line for line in ground.said)
+
+
+def test_a_job_that_ended_without_a_batch_is_started_again_by_a_resume(ground: Ground) -> None:
+    ground.write()
+
+    def start(submission: Submission) -> None:
+        first = len(ground.cluster.submissions) == 1
+        ground.cluster.set_state(submission.tag, JobState.FINISHED if first else JobState.RUNNING)
+        if not first:
+            commit(ground, TARGET, 3)
+
+    ground.cluster._on_start = start
+    with pytest.raises(ClusterError, match="orders ended before it committed a batch"):
+        ground.apply(running_spec())
+    assert ground.resume().state == "finished"
+    assert len(ground.cluster.submissions) == 2
 
 
 def test_how_to_go_on_is_said_only_when_the_journal_holds_what_was_begun(ground: Ground) -> None:

@@ -40,10 +40,11 @@ from typing import Any
 
 from stateshift.clusters import detached
 from stateshift.clusters.options import COMMAND, NEEDED_COMMAND, SECONDS, SETTINGS, TEXT
-from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.records import Known, Records
 from stateshift.clusters.redaction import last_lines
 from stateshift.clusters.shell import Shell
+from stateshift.clusters.spark_causes import LOG_LINES, failure_of
 from stateshift.clusters.waiting import wait_for
 from stateshift.errors import ClusterError
 
@@ -150,6 +151,10 @@ class Command:
         else:
             said = self._shell.run("log", self._of_known(tag))
         return last_lines(self._shell.clean(said), lines_max)
+
+    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+        """Nothing of a job that is alive: what the command `log` prints may be of an earlier start."""
+        return None if alive else failure_of(self.log(tag, LOG_LINES), alive)
 
     def _ask(self, tag: str, in_hand: bool = False) -> JobStatus:
         if not self._shell.has("find"):

@@ -48,6 +48,7 @@ from stateshift.clusters.noted import Notes, reached_at, refuse_unknown
 from stateshift.clusters.options import FLAG, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS, Expected
 from stateshift.clusters.protocol import (
     CheckpointRequest,
+    Failure,
     Gone,
     JobProgress,
     JobState,
@@ -202,6 +203,10 @@ class FlinkRest:
         """What made it fail, the last time behind the others; and the way out, where there is one."""
         calls, id = self._calls(self._notes.read(tag)), self.find(tag).id
         return last_lines(log_of(calls, id), lines_max) if id is not None else ""
+
+    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+        """Nothing: `log` and `progress` tell it."""
+        return None
 
     def running(self, job: str) -> tuple[RunningJob, ...]:
         calls = self._calls(None)

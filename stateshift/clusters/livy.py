@@ -44,9 +44,10 @@ from stateshift.clusters.options import (
     read_options,
 )
 from stateshift.clusters.options import settings as texts
-from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.rest import Refused, Unanswered
+from stateshift.clusters.spark_causes import LOG_LINES, failure_of
 from stateshift.clusters.stopping import OpenStorage, forget_marker
 from stateshift.clusters.waiting import wait_until_settled
 
@@ -181,6 +182,9 @@ class Livy:
         except Refused:  # it is forgotten
             return ""
         return last_lines(redact("\n".join(lines), os.environ), lines_max)
+
+    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+        return failure_of(self.log(tag, LOG_LINES), alive)
 
     def _source(self, request: StopRequest) -> Batch | None:
         """One that is alive, if there is: by the id or the name that the spec gives it; else what any run of ours has

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from stateshift.clusters.detached import file_name
 from stateshift.clusters.options import SECONDS, TEXT
-from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.waiting import wait_for
 from stateshift.clusters.whole_files import READABLE, write_whole
@@ -126,6 +126,9 @@ class Manual:
     def log(self, tag: str, lines_max: int = 50) -> str:
         """What the person said of a failure; nothing else is known here."""
         return last_lines(redact(self._text(tag, "failed")), lines_max)
+
+    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+        return None
 
     def _person(self, wish: str, question: str, marker: tuple[str, str], seconds_max: float) -> None:
         """Return when the marker is there: put there by the person, or by us after the answer."""

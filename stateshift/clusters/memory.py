@@ -18,7 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.spark_causes import failure_of
 from stateshift.errors import ClusterError
 
 Fault = Literal["fail", "lose", "delay"]
@@ -105,6 +106,9 @@ class MemoryCluster:
     def log(self, tag: str, lines_max: int = 50) -> str:
         detail = self.find(tag).detail
         return "\n".join((detail or "").splitlines()[-lines_max:]) if lines_max > 0 else ""
+
+    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+        return failure_of(self.find(tag).detail or "", alive)
 
     def run(self, job: str, location: str) -> None:
         """A job that somebody else started."""

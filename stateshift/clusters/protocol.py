@@ -136,6 +136,26 @@ class Slots:
     on_demand: bool = False
 
 
+class Remedy(StrEnum):
+    """What helps against a failure, as far as its exception tells."""
+
+    ROLLBACK = "rollback"  # the image cannot be loaded: the next start meets the same
+    OTHER_JOB = "other job"  # the application does not fit the state that it is given
+    OTHER_SUBMIT = "other submit"  # the application was not found, or lacks something
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a job, or a query of it, has failed: its newest exception, as one line that is safe to show. `query` is the
+    id of the query that ended. `final`: whoever tries the same again meets the same."""
+
+    fact: str
+    remedy: Remedy = Remedy.UNKNOWN
+    query: str | None = None
+    final: bool = False
+
+
 class Gone(ClusterError):
     """A cluster of one application went with its job before it could say where the job's last image is. `since` is when
     we began, in seconds since 1970; `image` is one that it has completed for sure, and there may be a later one."""
@@ -183,6 +203,11 @@ class Cluster(Protocol):
 
     def log(self, tag: str, lines_max: int = 50) -> str:
         """The end of what the job said, for a person; empty where there is none."""
+        ...
+
+    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+        """Why the job failed; of one that is `alive`, why it cannot go on, by what it said under this tag and no other.
+        None where it did not say, or the cluster does not tell."""
         ...
 
 

@@ -51,8 +51,9 @@ from stateshift.clusters.options import (
     read_options,
     settings,
 )
-from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.redaction import last_lines, redact
+from stateshift.clusters.spark_causes import LOG_BYTES, failure_of
 from stateshift.clusters.spark_deploy import DEPLOY_MODE, Deployed
 from stateshift.clusters.spark_notes import DriverNotes
 from stateshift.clusters.stopping import (
@@ -247,6 +248,9 @@ class SparkSubmit:
 
     def log(self, tag: str, lines_max: int = 50) -> str:
         return last_lines(redact(detached.said(self._stem(tag)), os.environ), lines_max)
+
+    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+        return failure_of(detached.said(self._stem(tag), bytes_max=LOG_BYTES), alive)
 
     def _stop_gracefully(self, request: StopRequest) -> bool:
         """Whether the job has ended by itself."""

@@ -33,9 +33,10 @@ from stateshift.clusters.hosts import host_of
 from stateshift.clusters.noted import Notes, Stopping, filled, filled_values, handed_over, reached_at, told_of
 from stateshift.clusters.options import ARGUMENTS, COUNT, NEEDED_TEXT, SECONDS, SETTINGS, TEXT, TEXTS, read_options
 from stateshift.clusters.options import settings as texts
-from stateshift.clusters.protocol import JobState, JobStatus, StopRequest, Submission
+from stateshift.clusters.protocol import Failure, JobState, JobStatus, StopRequest, Submission
 from stateshift.clusters.redaction import last_lines, redact
 from stateshift.clusters.rest import Unanswered
+from stateshift.clusters.spark_causes import LOG_LINES, failure_of
 from stateshift.clusters.standalone_calls import Driver, StandaloneCalls
 from stateshift.clusters.stopping import OpenStorage, forget_marker
 from stateshift.clusters.waiting import wait_until_settled
@@ -184,6 +185,9 @@ class Standalone:
             return ""
         said = [calls.said(driver, kind, 1 << 16) for kind in ("stderr", "stdout")]
         return last_lines(redact("\n".join(part for part in said if part), os.environ), lines_max)
+
+    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+        return failure_of(self.log(tag, LOG_LINES), alive)
 
     def _body(self, submission: Submission, given: Mapping[str, Any], version: str | None) -> dict[str, Any]:
         application, python = str(given["application"]), str(given["application"]).endswith(".py")

@@ -138,20 +138,24 @@ class Run(Halting):
         now, write = self.doors.clock.now, self.journal.append
         for number, plan in plans:
             done = self.journal.progress.plans[number]
-            waits = [step.name for step in plan if isinstance(step, AwaitProgress)]
-            waited = any(name in done.steps and not done.finished(name) for name in waits)
+            waits = [step for step in plan if isinstance(step, AwaitProgress)]
+            vain = [step for step in waits if step.name in done.steps and not done.finished(step.name)]
+            waited, query_ended = bool(vain), any(step.query_ended(self.world) for step in vain)
+            ended = any(step.ended_in_vain(self.world) for step in vain)
             for step in (step for step in plan if isinstance(step, SubmitJob)):
                 stopped = _was_stopped(done.steps.get(step.name))
-                over = (*(OVER if waited or stopped else ()), *((JobState.FINISHED,) if stopped else ()))
-                if not over or step.status(self.world).state not in over:
+                over = (*(OVER if waited or stopped else ()), *((JobState.FINISHED,) if stopped or ended else ()))
+                if not query_ended and (not over or step.status(self.world).state not in over):
                     continue
-                self.world.meter.say(f"{plan.job} {'was stopped' if stopped else 'has failed'}: it is started again")
+                why = _why_again(stopped, ended, query_ended)
+                self.world.meter.say(f"{plan.job}{why}: it is started again")
                 if stopped:
                     self.refusing.from_another_job([done], "resume")
                 else:
                     write(StepUndone(now(), number, step.name, ()))
                 write(StepStarted(now(), number, "submit", step.name, stopped))
-                write(StepFinished(now(), number, step.name, 0.0, 0, 0, step.again(self.world, stopped)))
+                evidence = step.again(self.world, stopped or ended, query_ended)
+                write(StepFinished(now(), number, step.name, 0.0, 0, 0, evidence))
 
     def _moves_warm(self, job: JobSpec) -> bool:
         """Whether it is still to be followed while it runs: it was not stopped yet, or has been started again."""
@@ -373,6 +377,15 @@ class Run(Halting):
         report = summarize(self.journal.progress)
         self.workdir.write("report.json", plain.to_plain(report))
         return report
+
+
+def _why_again(stopped: bool, ended: bool, query_ended: bool) -> str:
+    """What became of a job that is started again."""
+    if stopped:
+        return " was stopped"
+    if query_ended:
+        return ": a query of it has ended"
+    return " has ended" if ended else " has failed"
 
 
 def _was_stopped(submit: StepProgress | None) -> bool:

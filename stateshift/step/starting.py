@@ -11,6 +11,7 @@ from typing import Any, ClassVar, cast
 
 from stateshift.clusters.protocol import (
     Cluster,
+    Failure,
     JobProgress,
     JobState,
     JobStatus,
@@ -19,6 +20,7 @@ from stateshift.clusters.protocol import (
     Submission,
 )
 from stateshift.errors import ClusterError, StalePlan
+from stateshift.step.failures import QueryWatch, ended_query, way_out
 from stateshift.step.fences import FenceSource
 from stateshift.step.marks import NoFiles, content_of, forget_marks, release, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
@@ -78,11 +80,15 @@ class SubmitJob(NoFiles):
                 "new job was not started",
             )
 
-    def again(self, world: World, stopped: bool = False) -> Evidence:
-        """Start the job once more if it failed, or was `stopped` by us, as the person knows who was told so. One that
-        did not is left alone."""
-        tag, status = _latest(world.cluster(self.cluster), first_tag(world, self.job, self.attempt))
-        if status.state is JobState.FAILED or (stopped and status.state is JobState.FINISHED):
+    def again(self, world: World, was_stopped: bool = False, query_ended: bool = False) -> Evidence:
+        """Start the job once more if it failed, or was stopped by us, as the person knows who was told so; and if its
+        query has ended, once its driver was stopped. One that did not is left alone."""
+        cluster = world.cluster(self.cluster)
+        tag, status = _latest(cluster, first_tag(world, self.job, self.attempt))
+        if query_ended and status.state.alive:
+            stopped(cluster, self.cluster, StopRequest(self.job, self.location, tag, options=self.options))
+            return self._submitted(_following(tag), world, None)
+        if status.state is JobState.FAILED or (was_stopped and status.state is JobState.FINISHED):
             return self._submitted(_following(tag), world, None)
         return self._submitted(tag, world, None if status.state is JobState.ABSENT else status.id or tag)
 
@@ -138,6 +144,7 @@ class AwaitProgress(NoFiles):
         first, began = first_tag(world, self.job, self.attempt), world.clock.now()
         correction = world.corrections.get(self.job)
         seconds_max = self.seconds_max if correction is None else correction.seconds_max
+        watch = QueryWatch(world.storage(self.location), self.commits, seconds_max) if self.commits else None
         while True:
             world.check_interrupted()
             # Before the files: a job that ends in between has written them by then.
@@ -152,6 +159,10 @@ class AwaitProgress(NoFiles):
                 when = "when it was started again" if settled else "before it committed a batch"
                 fact = f"{self.job} {_died(status)} {when}"
                 raise self._failed(fact, "mend this, and {} starts it again", tag, world)
+            ended = watch.ended(cluster, tag, world.clock.now()) if watch is not None else None
+            if ended is not None:
+                fact = f"{self.job} is {status.state}, but a query of it has ended before it committed a batch"
+                raise self._failed(fact, "mend this, and {} starts the job again", tag, world, ended)
             if seconds > seconds_max:
                 fact = f"{self.job} is {status.state} and has committed nothing in {seconds_max:.0f} s"
                 raise self._failed(fact, "{} waits again", tag, world)
@@ -165,6 +176,21 @@ class AwaitProgress(NoFiles):
         committed = [path for path in self.commits if storage.stat(path) is not None]
         both = zip(self.commits, self.idle, strict=True)
         return committed, all(path in committed or _is_idle(storage, idle, tag) for path, idle in both)
+
+    def ended_in_vain(self, world: World) -> bool:
+        """Whether the job has ended well, and has written none of the files that would show a batch."""
+        _, status = _latest(world.cluster(self.cluster), first_tag(world, self.job, self.attempt))
+        storage = world.storage(self.location)
+        shown = any(storage.stat(path) is not None for path in self.commits)
+        return bool(self.commits) and status.state is JobState.FINISHED and not shown
+
+    def query_ended(self, world: World) -> bool:
+        """Whether a query of the job has ended for good, and its driver lives on."""
+        cluster = world.cluster(self.cluster)
+        tag, status = _latest(cluster, first_tag(world, self.job, self.attempt))
+        if not self.commits or not status.state.alive:
+            return False
+        return ended_query(cluster, tag, world.storage(self.location), self.commits) is not None
 
     def completed(self, world: World) -> bool:
         """Whether the job has gone on by now, where its cluster tells and no file does."""
@@ -206,14 +232,19 @@ class AwaitProgress(NoFiles):
             "seconds": seconds,
         }
 
-    def _failed(self, fact: str, again: str, tag: str, world: World) -> ClusterError:
-        log = without_frames(world.cluster(self.cluster).log(tag, LOG_LINES))
+    def _failed(
+        self, fact: str, again: str, tag: str, world: World, failure: Failure | None = None
+    ) -> ClusterError:
+        """The error, with the newest exception of the job, and what it said last."""
+        cluster = world.cluster(self.cluster)
+        failure = failure or cluster.failure(tag)
+        log = without_frames(cluster.log(tag, LOG_LINES))
+        why = f": {failure.fact}" if failure is not None else ""
         return ClusterError(
-            fact + (f"; its log ends:\n{log}" if log else ""),
+            fact + why + (f"; its log ends:\n{log}" if log else ""),
             cluster=self.cluster,
             job=self.job,
-            hint="`stateshift rollback WORKDIR` takes the run back, and starts the old job again if the spec says how; "
-            + again.format("`stateshift resume WORKDIR`"),
+            hint=way_out(failure, self.location, again.format("`stateshift resume WORKDIR`")),
         )
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:

@@ -20,6 +20,7 @@ class FakeLivy(StandIn):
     started: Counter[str] = field(default_factory=Counter)  # by tag
     batches: dict[int, dict[str, Any]] = field(default_factory=dict)
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    says: list[str] = field(default_factory=lambda: ["stdout: ", "password=hunter22", "it runs"])
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def answer(self, method: str, path: str, query: dict[str, list[str]], body: Any) -> tuple[int, Any]:
@@ -39,8 +40,8 @@ class FakeLivy(StandIn):
                 return 200, {"msg": "deleted"}
             if parts[2:] == ["log"]:
                 start, size = (int(query[name][0]) for name in ("from", "size"))
-                lines = ["stdout: ", "password=hunter22", "it runs"]
-                return 200, {"id": batch["id"], "from": start, "total": 3, "log": lines[start : start + size]}
+                part = self.says[start : start + size]
+                return 200, {"id": batch["id"], "from": start, "total": len(self.says), "log": part}
             return 200, batch
 
     def _create(self, body: dict[str, Any]) -> tuple[int, Any]:

@@ -29,6 +29,7 @@ class FakeStandalone(StandIn):
     applications: list[dict[str, Any]] = field(default_factory=list)
     launches: bool = True
     version: str = "4.3.0"
+    says: str = "password=hunter22\nit runs\n"
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def submits(self, method: str, path: str) -> bool:
@@ -101,7 +102,7 @@ class FakeStandalone(StandIn):
         if self.drivers.get(id, {}).get("worker") != "worker-1":
             return 200, "Error: invalid log directory"
         if kind == "stdout":
-            return 200, "==== Bytes 0-9 of 9 ====\npassword=hunter22\nit runs\n"
+            return 200, f"==== Bytes 0-9 of 9 ====\n{self.says}"
         settings = self.bodies[int(id.rpartition("-")[2])]["sparkProperties"]
         shown = {key: "***" if any(word in value for word in HIDDEN) else value for key, value in settings.items()}
         words = " ".join(f'"-D{key}={value}"' for key, value in shown.items())

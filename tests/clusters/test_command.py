@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from stateshift.clusters.opening import open_cluster
-from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
+from stateshift.clusters.protocol import Cluster, JobState, Remedy, StopRequest, Submission
 from stateshift.errors import ClusterError, Interrupted
 from stateshift.spec.model import ClusterSpec
+from tests.clusters.test_spark_causes import STATE, began, ended
 
 
 def _cluster(tmp_path: Path, interrupt: threading.Event | None = None, **options: object) -> Cluster:
@@ -194,3 +195,12 @@ def test_a_job_that_ends_some_time_after_stop_is_waited_for(tmp_path: Path) -> N
     job.write_text("running")
     cluster = _cluster(tmp_path, find=f"cat {job}", stop=f"(sleep 0.3; echo finished >{job}) >/dev/null 2>&1 &")
     assert cluster.stop(StopRequest("orders", "s3://b/o", None, 5.0)).state is JobState.FINISHED
+
+
+def test_what_log_prints_of_a_job_that_is_alive_may_be_of_an_earlier_start(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(began() + ended(STATE))
+    cluster = _cluster(tmp_path, find="echo failed 1", log=f"cat {log}")
+    assert cluster.failure("run.orders", alive=True) is None
+    failure = cluster.failure("run.orders")
+    assert failure is not None and failure.remedy is Remedy.ROLLBACK

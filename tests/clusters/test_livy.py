@@ -14,11 +14,12 @@ import pytest
 
 from stateshift.clusters.livy import Livy
 from stateshift.clusters.opening import open_cluster
-from stateshift.clusters.protocol import JobState, StopRequest, Submission
+from stateshift.clusters.protocol import JobState, Remedy, StopRequest, Submission
 from stateshift.errors import ClusterError, SpecError
 from stateshift.spec.model import ClusterSpec
 from tests.clusters.fake_livy import FakeLivy, serving
 from tests.clusters.faulty_server import Fault
+from tests.clusters.test_spark_causes import STATE, began, ended
 
 ORDERS = Submission("run-1.orders", "orders", "hdfs://shop/ck/orders", options={"application": "hdfs://shop/orders.py"})
 
@@ -167,3 +168,12 @@ def test_options_that_livy_does_not_know_are_complaints(server: FakeLivy, tmp_pa
     assert sorted(complaint.pointer for complaint in raised.value.complaints) == [
         "/submit/aplication", "/submit/application", "/submit/num_executors",
     ]  # fmt: skip
+
+
+def test_why_a_query_has_ended_is_told_by_the_log_of_its_batch(server: FakeLivy, tmp_path: Path) -> None:
+    livy = cluster(server, tmp_path)
+    livy.submit(ORDERS)
+    assert livy.failure(ORDERS.tag, alive=True) is None
+    server.says = ["stdout: ", "", "stderr: ", *(began() + ended(STATE)).splitlines(), "", "YARN Diagnostics: "]
+    failure = livy.failure(ORDERS.tag, alive=True)
+    assert failure is not None and failure.remedy is Remedy.ROLLBACK

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from stateshift.clusters.opening import open_cluster
-from stateshift.clusters.protocol import Cluster, JobState, StopRequest, Submission
+from stateshift.clusters.protocol import Cluster, JobState, Remedy, StopRequest, Submission
 from stateshift.errors import ClusterError, SpecError
 from stateshift.formats.marks import STOP, STOPPING
 from stateshift.spec.model import ClusterSpec
+from tests.clusters.test_spark_causes import QUERY, STATE, began, ended
 
 FAKE = str(Path(__file__).with_name("fake_spark_submit.sh"))
 
@@ -253,3 +254,17 @@ def test_the_job_can_be_found_by_a_process_that_did_not_start_it(place: Place) -
         [sys.executable, "-c", script, str(place.path / "work")], capture_output=True, text=True, check=True
     )
     assert json.loads(said.stdout) == ["running", id]
+
+
+def test_why_a_query_or_a_job_has_ended_is_told_by_the_log_of_its_tag(place: Place) -> None:
+    script = "cat <<'EOF'\n" + began() + ended(STATE) + "EOF\n"
+    place.cluster().submit(place.submission(f"{script} sleep 60"))
+    place.cluster().submit(place.submission(f"{script} exit 1", "run.other"))
+    place.cluster().submit(place.submission("sleep 60", "run.third"))
+    assert _until(lambda: _ended(place, "run.other"))
+    assert _until(lambda: place.cluster().failure("run.orders", alive=True) is not None)
+    for tag, alive in (("run.orders", True), ("run.other", False)):
+        failure = place.cluster().failure(tag, alive)
+        assert failure is not None and failure.remedy is Remedy.ROLLBACK
+        assert failure.query == QUERY
+    assert place.cluster().failure("run.third", alive=True) is None

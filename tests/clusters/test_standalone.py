@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from stateshift.clusters.opening import open_cluster
-from stateshift.clusters.protocol import JobState, StopRequest, Submission
+from stateshift.clusters.protocol import JobState, Remedy, StopRequest, Submission
 from stateshift.clusters.standalone import Standalone
 from stateshift.errors import ClusterError, SpecError
 from stateshift.spec.model import ClusterSpec
 from tests.clusters.fake_standalone import FakeStandalone, serving
 from tests.clusters.faulty_server import Fault
+from tests.clusters.test_spark_causes import STATE, began, ended
 
 ORDERS = Submission("run-1.orders", "orders", "hdfs://shop/ck/orders", options={"application": "/jobs/orders.py"})
 
@@ -240,3 +241,13 @@ def test_the_masters_page_is_at_its_usual_port_unless_told(server: FakeStandalon
     calls = cluster(server, tmp_path, url="http://master:6066", ui_url="http://ui/spark/")._calls(None)
     assert calls.ui_url == "http://ui/spark"
     assert replace(calls, options={}).ui_url == "http://master:8080"
+
+
+def test_why_a_query_has_ended_is_told_by_what_its_driver_said(server: FakeStandalone, tmp_path: Path) -> None:
+    standalone = cluster(server, tmp_path)
+    standalone.submit(ORDERS)
+    server.launch()
+    assert standalone.failure(ORDERS.tag, alive=True) is None
+    server.says = began() + ended(STATE)
+    failure = standalone.failure(ORDERS.tag, alive=True)
+    assert failure is not None and failure.remedy is Remedy.ROLLBACK

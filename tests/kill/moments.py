@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, cast
 
 from stateshift.clusters.protocol import (
     Cluster,
+    Failure,
     JobProgress,
     JobStatus,
     SavepointCluster,
@@ -215,6 +216,9 @@ class DoomedCluster:
 
     def log(self, tag: str, lines_max: int = 50) -> str:
         return self._cluster.log(tag, lines_max)
+
+    def failure(self, tag: str, alive: bool = False) -> Failure | None:
+        return self._cluster.failure(tag, alive)
 
     def savepoint(self, request: SavepointRequest) -> str:
         return self._around("savepoint", lambda: cast(SavepointCluster, self._cluster).savepoint(request))

@@ -374,7 +374,8 @@ def test_a_job_that_ended_well_without_a_batch_has_proved_nothing(stage: Stage) 
 def test_a_job_that_dies_first_is_an_error_with_the_end_of_its_log(stage: Stage, state: JobState) -> None:
     SUBMIT.run(stage.world)
     stage.cluster.set_state(tag(stage), state, "line 1\nOutOfMemoryError: Java heap space")
-    with pytest.raises(ClusterError, match="before it committed a batch; its log ends") as caught:
+    why = "before it committed a batch: OutOfMemoryError: Java heap space; its log ends"
+    with pytest.raises(ClusterError, match=why) as caught:
         AWAIT.run(stage.world)
     assert caught.value.fact.endswith("Java heap space")
     assert "rollback WORKDIR" in (caught.value.hint or "")

@@ -1,0 +1,268 @@
+"""Why a Spark job failed, or a query of one that still runs: the newest exception in what it said. Pure.
+
+What a driver says is its log and, in between, what it prints. These lines tell that something is over:
+
+    ... ERROR MicroBatchExecution: Query [id = X, runId = Y] terminated with error     a stack follows: a query ended
+    ... INFO MicroBatchExecution: Starting [id = X, runId = Z]. Use ...                it was started again
+    Exception in thread "main" NAME: message                                           the driver ends, or hangs
+    ... User class threw exception: NAME: message                                      the same, as YARN tells it
+    Traceback (most recent call last):                                                 the same, of a Python driver
+    Error: Failed to load class NAME.                                                  spark-submit gave up
+
+(apache/spark: StreamExecution.runStream, deploy/SparkSubmit, deploy/yarn/ApplicationMaster.) In a stack everything that
+wraps comes first, and each "Caused by:" is nearer to the matter.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from stateshift.clusters.protocol import Failure, Remedy
+from stateshift.clusters.redaction import redact
+
+FACT_MAX: Final = 500
+# So often a query may fail with the same and be started again by its own job.
+TIMES_MAX: Final = 3
+LOG_BYTES: Final = 1 << 18
+LOG_LINES: Final = 2000
+
+_LOGGED = re.compile(r"(?:\d\d/\d\d/\d\d|\d{4}-\d\d-\d\d)[ T]\d\d:\d\d:\d\d")
+_QUERY_ENDED = re.compile(r"Query .*\[id = ([\w-]+), runId = ([\w-]+)\] terminated with error")
+_QUERY_BEGAN = re.compile(r"Starting .*\[id = ([\w-]+), runId = [\w-]+\]\. Use ")
+_MAIN = re.compile(r'(?:Exception in thread "main" |User class threw exception: )(.*)')
+_TRACEBACK: Final = "Traceback (most recent call last):"
+_LAUNCHER = re.compile(r"(?:Error: |\S*python[\d.]*: )(.*)")
+_LOGGED_ERROR = re.compile(r"\b(?:ERROR|FATAL)\b")
+_FRAME = re.compile(r"\s+(?:at |\.\.\. \d+ more)")
+_HEAD = re.compile(
+    r"(?:\s*Caused by: |: )?"
+    r"((?:[a-z_][\w$]*\.)+[A-Z][\w$.]*|[A-Z]\w*(?:Error|Exception|Interrupt|Exit))"
+    r"(?:: ?(.*))?$",
+    re.DOTALL,
+)
+_RUN = re.compile(r"runId = ([\w-]+)")
+# Where one exception is told inside the message of another.
+_INNER = (
+    re.compile(r"terminated with exception: (.+)", re.DOTALL),
+    re.compile(r"most recent failure: Lost task [^:]*?\)(?: \([^)]*\))?: (.+)", re.DOTALL),
+)
+# Behind these comes what is nearer to the matter; alone they say nothing.
+_SAYS_NOTHING = re.compile(
+    r"Job aborted due to stage failure|Traceback \(most recent call last\)|An error occurred while calling|"
+    r"Application \S+ finished with (?:failed|killed) status|^SystemExit|An exception was thrown from the Python|"
+    r"^Driver stacktrace|Writing job aborted|^SparkUserAppException: User application exited with"
+)
+# What is only heard of because something else has gone down.
+_ECHO = re.compile(
+    r"Py4JNetworkError|ConnectionRefused|ConnectionReset|KeyboardInterrupt|SparkContext (?:was|has been) shut ?down|"
+    r"Application \S+ finished with (?:failed|killed) status|InterruptedException|"
+    r"Cannot call methods on a stopped SparkContext|Answer from Java side is empty"
+)
+_PLAIN_NAME = re.compile(r"(?:Spark|SparkRuntime|Runtime|IllegalState|Streaming\w*Query)?Exception")
+
+_REMEDIES: Final[tuple[tuple[Remedy, re.Pattern[str]], ...]] = (
+    (
+        Remedy.OTHER_JOB,
+        re.compile(
+            r"SchemaNotCompatible|STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|ROW_FORMAT_VALIDATION_FAILURE|"
+            r"InvalidUnsafeRow|Provided (?:key |value )?schema doesn.t match|NOT_MATCH_IN_STATE_METADATA|"
+            r"sources in the checkpoint offsets and now there are|DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE|"
+            r"STATE_STORE_UNSUPPORTED_OPERATION|STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE|"
+            r"STATE_STORE_(?:INVALID_)?\w*SCHEMA_EVOLUTION"
+        ),
+    ),
+    (
+        Remedy.ROLLBACK,
+        re.compile(
+            r"CANNOT_LOAD_STATE_STORE|CANNOT_READ_(?:DELTA|SNAPSHOT|STREAMING_STATE|STATE)|FAILED_TO_READ_|"
+            r"Error reading (?:delta|snapshot|streaming state) file|Failed to read (?:delta|snapshot) file|"
+            r"batch \d+ (?:doesn't exist|not found)|batch(?:es)? .*(?:doesn't|don't) exist|BATCH_METADATA_NOT_FOUND|"
+            r"Incomplete log file|Log file was malformed|MALFORMED_LOG_FILE|STREAMING_CHECKPOINT_\w+|"
+            r"MALFORMED_STATE|CheckpointInfo length|UNSUPPORTED_LOG_VERSION|UnsupportedLogVersion"
+        ),
+    ),
+    (
+        Remedy.OTHER_SUBMIT,
+        re.compile(
+            r"ClassNotFoundException|NoClassDefFoundError|NoSuchMethodError|Failed to (?:load|get main) class|"
+            r"ModuleNotFoundError|ImportError|can't open file|DATA_SOURCE_NOT_FOUND|Failed to find data source|"
+            r"No main class set|Unrecognized option|unrecognized arguments|Missing application resource|"
+            r"UnsupportedClassVersionError|File file:\S+ does not exist and is not|Cannot load main class"
+        ),
+    ),
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Event:
+    """Something that is over: a query, or the driver. `lines` are those of its stack. `was_seen`: the log says when it
+    began, so that it would say when it began again."""
+
+    query: str | None = None
+    run: str | None = None
+    of_driver: bool = False
+    was_seen: bool = False
+    started_again: bool = False
+    lines: list[str] = field(default_factory=list)
+
+
+def failure_of(log: str, alive: bool) -> Failure | None:
+    """Return why the job failed; of one that is `alive`, why it cannot go on."""
+    events = _events(log)
+    over = [event for event in events if event.of_driver or event.query is not None]
+    if alive:
+        over = [event for event in over if not event.started_again]
+    newest = _newest(over, events if not alive else ())
+    if newest is None:
+        return None
+    told = _of_query(newest, events)
+    chain = list(_chain(told.lines))
+    remedy, fact = _fact(chain)
+    if fact is None:
+        return None
+    same = [event for event in events if event.query == told.query and _fact(list(_chain(event.lines)))[1] == fact]
+    repeated = told.query is not None and len(same) >= TIMES_MAX
+    final = remedy is not Remedy.UNKNOWN or repeated
+    if alive and not (final or newest.of_driver or newest.was_seen):
+        return None  # its job may have started it again, with a log level at which Spark does not say so
+    return Failure(_safe(fact), remedy, newest.query, final)
+
+
+def _events(log: str) -> list[_Event]:
+    """What is over by this log, the oldest first."""
+    events: list[_Event] = []
+    seen: set[str] = set()
+    current: _Event | None = None
+    in_frames = True
+    for line in log.splitlines():
+        opened = _opened(line, in_frames or current is None)
+        began = _QUERY_BEGAN.search(line)
+        if began is not None:
+            seen.add(began[1])
+            for event in events:
+                event.started_again |= event.query == began[1]
+        if opened is not None:
+            opened.was_seen = opened.query in seen
+            current = opened
+            events.append(opened)
+        elif _LOGGED.match(line):
+            current = None
+        elif current is not None and not _FRAME.match(line):
+            current.lines.append(line)
+        in_frames = _FRAME.match(line) is not None
+    return events
+
+
+def _opened(line: str, alone: bool) -> _Event | None:
+    """Return the event that this line begins; a traceback inside a Java exception's message is none."""
+    ended = _QUERY_ENDED.search(line)
+    if ended is not None:
+        return _Event(query=ended[1], run=ended[2])
+    main = _MAIN.search(line)
+    if main is not None:
+        return _Event(of_driver=True, lines=[main[1]])
+    if line.startswith(_TRACEBACK) and alone:
+        return _Event(of_driver=True)
+    launcher = _LAUNCHER.match(line)
+    if launcher is not None and alone:
+        return _Event(of_driver=True, lines=[line])
+    if _LOGGED.match(line) and _LOGGED_ERROR.search(line):
+        return _Event()
+    head = _HEAD.match(line)
+    if head is not None and alone and not line.startswith((" ", "\t", ":", "Caused by")):
+        return _Event(lines=[line])
+    return None
+
+
+def _newest(over: Sequence[_Event], others: Sequence[_Event]) -> _Event | None:
+    """The last that is over, if it is not merely the echo of something else; then the last of the others."""
+    for events in (over, others):
+        causes = [event for event in events if not _is_echo(event)]
+        if causes:
+            return causes[-1]
+    return next((event for event in reversed(over) if list(_chain(event.lines))), None)
+
+
+def _is_echo(event: _Event) -> bool:
+    return all(_ECHO.search(link) for link in _chain(event.lines))
+
+
+def _of_query(newest: _Event, events: list[_Event]) -> _Event:
+    """Where the driver failed with its query, the query's own stack says more."""
+    runs = set(_RUN.findall("\n".join(newest.lines)))
+    return next((event for event in events if event.run in runs and list(_chain(event.lines))), newest)
+
+
+def _chain(lines: list[str]) -> Iterator[str]:
+    """Each exception as `Name: message`, the outermost first; a message may have several lines."""
+    current = None
+    for line in lines:
+        head = _HEAD.match(line)
+        if head is not None:
+            if current is not None:
+                yield from _unwrapped(current)
+            current = head[1].rpartition(".")[2] + (f": {head[2]}" if head[2] else "")
+        elif current is None:
+            launcher = _LAUNCHER.match(line)
+            current = line if launcher is not None else None
+        elif line.strip() and not line.startswith("  "):
+            current = f"{current} {line.strip()}"
+    if current is not None:
+        yield from _unwrapped(current)
+
+
+def _unwrapped(link: str) -> Iterator[str]:
+    """An exception, and those that are told inside its message."""
+    yield link
+    for pattern in _INNER:
+        inner = pattern.search(link)
+        if inner is None:
+            continue
+        head = _HEAD.match(inner[1])
+        named = head is not None and head[2] is not None
+        yield from _unwrapped(f"{head[1].rpartition('.')[2]}: {head[2]}" if named and head else inner[1])
+        return
+
+
+def _fact(chain: list[str]) -> tuple[Remedy, str | None]:
+    """What was the matter, and what follows from it: the cause that is known, and the root of it."""
+    saying = [link for link in chain if not _SAYS_NOTHING.search(link)] or chain
+    if not saying:
+        return Remedy.UNKNOWN, None
+    root = next((link for link in saying[::-1] if ": " in link), saying[-1])
+    for remedy, pattern in _REMEDIES:
+        known = next((link for link in saying[::-1] if pattern.search(link)), None)
+        if known is None:
+            continue
+        if known is root or _repeats(known, root):
+            return remedy, _shown(known)
+        return remedy, f"{_shown(known).rstrip('.')}: {_shown(root)}"
+    return Remedy.UNKNOWN, _shown(root)
+
+
+def _shown(link: str) -> str:
+    """Without the exception's name where that says nothing, and without what Spark prints of the query's plan."""
+    said = re.split(r"=== Streaming Query ===|SQLSTATE: \w+|Driver stacktrace:|JVM stacktrace:", link)[0].strip()
+    name, _, message = said.partition(": ")
+    return message if message and _PLAIN_NAME.fullmatch(name) else said
+
+
+def _repeats(known: str, root: str) -> bool:
+    """Whether the root says nothing that the known cause does not say already."""
+    shown = _shown(root)
+    message = shown.partition(": ")[2] or shown
+    return _words(message) <= _words(known) | {"file"}
+
+
+def _words(text: str) -> set[str]:
+    return {word.strip(".,:;").lower() for word in text.split()}
+
+
+def _safe(fact: str) -> str:
+    """One line, with nothing in it that a terminal would act on, and without secrets."""
+    line = " ".join(redact(fact, os.environ).split())
+    return "".join(letter if letter.isprintable() else "?" for letter in line)[:FACT_MAX]
