@@ -82,6 +82,8 @@ class JobReport:
     rounds: tuple[RoundReport, ...] = ()
     downtime_without_rounds: float | None = None  # what the first round brought, brought with the job down, reckoned
     downtime_start: float | None = None  # in seconds since the run began; known also while there is no end to it
+    files_compared: int = 0  # whole, byte for byte
+    key_groups_compared: int = 0  # whole, in a backend's own format
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,11 @@ def _job(progress: Progress, name: str) -> JobReport:
     down, down_from, down_at = _downtime([*halts, *plans])
     steps = [step for plan in plans for step in plan.steps.values()]
     idle = any(step.evidence and step.evidence.get("idle") for step in steps)
-    entries = _entries(steps)
+    compared = _compared(steps)
+    # Where all of it was compared whole, no entries were told apart.
+    entries = compared.get("entries") or (None if compared["state"] else compared.get("entries"))
+    if all((step.evidence or {}).get("read_back") for step in steps if "stamps" in (step.evidence or {})):
+        compared["files"] += sum(len(_kept(step)) for step in steps if step.state == "finished")
     moved = [phase for phase in phases if phase.name in BROUGHT]
     kept = [size for step in steps if step.state == "finished" for size in _kept(step)]
     rounds = _rounds(progress, name, plans)
@@ -179,6 +185,8 @@ def _job(progress: Progress, name: str) -> JobReport:
         rounds=rounds,
         downtime_without_rounds=round(down + rounds[0].seconds, 3) if down is not None and rounds else None,
         downtime_start=None if down_at is None else _between(progress.began, down_at),
+        files_compared=compared["files"],
+        key_groups_compared=compared["key_groups"],
     )
 
 
@@ -206,11 +214,20 @@ def _rounds(progress: Progress, job: str, plans: list[PlanProgress]) -> tuple[Ro
     return tuple(found)
 
 
-def _entries(steps: Iterable[StepProgress]) -> int | None:
-    """How many entries were found to be the same on both sides."""
-    compared = [step.evidence for step in steps if step.phase == "compare" and step.state == "finished"]
-    counts = [one["entries"] for evidence in compared for one in (evidence or {}).get("operators", {}).values()]
-    return sum(counts) if counts else None
+def _compared(steps: Iterable[StepProgress]) -> dict[str, int]:
+    """Return what was found to be the same on both sides, each in its own unit. "state" is how much of it holds state,
+    whatever its unit. There are no "entries" where no operator was compared."""
+    counts = {"files": 0, "key_groups": 0, "state": 0}
+    for step in steps:
+        if step.phase != "compare" or step.state != "finished" or not step.evidence:
+            continue
+        counts["files"] += step.evidence.get("paths", 0)
+        for operator in step.evidence.get("operators", {}).values():
+            counts.setdefault("entries", 0)
+            for unit in ("entries", "files", "key_groups"):
+                counts[unit] += operator.get(unit, 0)
+                counts["state"] += operator.get(unit, 0)
+    return counts
 
 
 def _state(plans: Iterable[PlanProgress]) -> str:

@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from stateshift.clusters.protocol import Cluster
 from stateshift.errors import Interrupted
@@ -47,7 +47,29 @@ class ReadFrom(Protocol):
 # take to be compared.
 Pairs = list[tuple[bytes, bytes]]
 
-# (read, shard, the image's settings) -> (store, some) ...: the entries of that shard, as the bytes the engine compares
+# What a thing that is compared is counted as. What stands for something that is counted elsewhere is not counted.
+Unit = Literal["entries", "files", "key_groups", "uncounted"]
+
+
+class Whole(str):
+    """The store of things that are compared whole, no entries of them told apart: `unit` says what each of them is."""
+
+    __slots__ = ("unit",)
+    unit: Unit
+
+    def __new__(cls, store: str, unit: Unit) -> Whole:
+        made = super().__new__(cls, store)
+        made.unit = unit
+        return made
+
+
+def unit_of(store: str) -> Unit:
+    """Return what the things of a store are counted as."""
+    return store.unit if isinstance(store, Whole) else "entries"
+
+
+# (read, shard, the image's settings) -> (store, some) ...: the entries of that shard, as the bytes the engine compares.
+# What is compared whole comes under a store that is `Whole`.
 EntriesReader = Callable[[ReadFrom, ShardFiles, Mapping[str, str]], Iterator[tuple[str, "Block | Pairs"]]]
 
 # (options, inputs) -> one content per output. Pure: the same inputs give the same bytes.

@@ -189,6 +189,7 @@ def differences(found: Differences) -> dict[str, Any]:
     is equal; `reason` says what."""
     return {
         "equal": None if found.different is None else not found.different,
+        "same": compared(found.same),
         "reason": "; ".join(f"{operator}, {store}: {why}" for operator, store, why in found.incomparable) or None,
         "epochs": list(found.epochs),
         "operators": [_operator_differences(found, name) for name in dict.fromkeys(s.operator for s in found.stores)],
@@ -203,11 +204,17 @@ def differences(found: Differences) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def compared(counts: Mapping[str, int]) -> dict[str, int]:
+    """What was compared and is the same: entries, files that were compared whole, key groups that were."""
+    return {unit: counts.get(unit, 0) for unit in ("entries", "files", "key_groups")}
+
+
 def _operator_differences(found: Differences, name: str) -> dict[str, Any]:
     own = [store for store in found.stores if store.operator == name]
     sums = {word: sum(getattr(store, word) for store in own) for word in ("added", "removed", "changed", "same")}
     stores = [
-        {"name": s.store, "added": s.added, "removed": s.removed, "changed": s.changed, "same": s.same} for s in own
+        {"name": s.store, "unit": s.unit, "added": s.added, "removed": s.removed, "changed": s.changed, "same": s.same}
+        for s in own
     ]
     return {"id": name, **sums, "stores": stores}
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from stateshift.cli.text import Block, Cell, Line, Table, Tone, section
-from stateshift.cli.units import many, number
+from stateshift.cli.units import compared, number
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
@@ -17,9 +17,8 @@ _TONES: dict[str, Tone] = {"added": "good", "removed": "bad", "changed": "warn"}
 
 
 def differences(found: Differences, a: str, b: str, verbose: bool = False) -> Iterator[Block]:
-    same = sum(store.same for store in found.stores)
     if found.equal:
-        yield Line(f"equal, {many(same, 'entry', 'entries')}: {redact(a)} and {redact(b)}", "good")
+        yield Line(f"equal, {compared(found.same)}: {redact(a)} and {redact(b)}", "good")
     elif any(not store.equal for store in found.stores):
         yield Line(f"different: {redact(a)} and {redact(b)}", "bad")
     elif found.stores:

@@ -20,9 +20,9 @@ from stateshift.cli.axis import axis_of
 from stateshift.cli.drawing import closer, picture, strip
 from stateshift.cli.markup import said, tag
 from stateshift.cli.page_style import STYLE
-from stateshift.cli.render_run import PHASE_HEADS, TONES, phase_row, since
+from stateshift.cli.render_run import PHASE_HEADS, TONES, counts_of, phase_row, rounds, since
 from stateshift.cli.text import Cell
-from stateshift.cli.units import dash, many, number, size, span
+from stateshift.cli.units import compared, dash, many, number, size, span
 from stateshift.report import FailureReport, JobReport, Report, RoundReport
 
 FIRST, LAST = 1, 10  # rows of a long table
@@ -56,8 +56,8 @@ def _tiles(told: Report) -> Iterator[str]:
     yield from _tile("Downtime", *_downtime(told))
     yield from _tile("Took", span(told.seconds), *_when(told))
     files, count = sum(job.files for job in told.jobs), sum(job.bytes for job in told.jobs)
-    entries = [job.entries for job in told.jobs if job.entries is not None]
-    same = (f"{many(sum(entries), 'entry', 'entries')} the same on both sides",) if entries else ()
+    counts = counts_of(told.jobs)
+    same = (f"{compared(counts)} the same on both sides",) if any(counts.values()) else ()
     yield from _tile("Moved", size(count), many(files, "file"), *same, *_in_rounds(told))
 
 
@@ -197,6 +197,8 @@ def _job(told: Report, job: JobReport) -> Iterator[str]:
     if job.rounds:
         yield tag("h3", "Rounds, while the job ran")
         yield _table(ROUND_HEADS, [_round(one) for one in job.rounds])
+        if job.rounds[-1].left_seconds is not None:
+            yield tag("p", said(rounds(job)))
     if job.notes:
         yield tag("h3", "Notes")
         yield _list(job.notes)
@@ -212,7 +214,8 @@ def _figures(told: Report, job: JobReport) -> Iterator[str]:
 
 
 def _facts(job: JobReport) -> Iterator[str]:
-    same = f", {many(job.entries, 'entry', 'entries')} the same on both sides" if job.entries is not None else ""
+    counts = counts_of((job,))
+    same = f", {compared(counts)} the same on both sides" if any(counts.values()) else ""
     yield f"{many(job.files, 'file')}, {size(job.bytes)}{same}"
     if job.downtime_seconds is not None:
         yield "; ".join((f"down for {span(job.downtime_seconds)}", *_counted(job)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from stateshift.cli import render_live
 from stateshift.cli.as_json_run import shown_state
 from stateshift.cli.text import Block, Cell, Gap, Line, Table, Tone, pairs
-from stateshift.cli.units import bar, dash, many, number, size, span
+from stateshift.cli.units import bar, compared, dash, many, number, size, span
 from stateshift.storage.locations import redact
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def report(told: Report, workdir: str, held: bool = False, page: str | None = No
         yield Line(_job(job), indent=2)
         yield _phases(job.phases, told.seconds, undone=job.state == "rolled-back")
         if job.rounds and job.rounds[-1].left_seconds is not None:
-            yield Line(_rounds(job), indent=2)
+            yield Line(rounds(job), indent=2)
         if job.failure is not None:
             yield Line(f"failed: {redact(job.failure.message)}", "bad", indent=2)
         yield from (Line(f"note: {redact(note)}", indent=2) for note in job.notes)
@@ -52,19 +52,30 @@ def _left(lines: Iterable[str]) -> Iterator[Block]:
 
 def _job(job: JobReport) -> str:
     moved = f": {many(job.files, 'file')}, {size(job.bytes)}" if job.files else ""
-    same = f", {many(job.entries, 'entry', 'entries')} the same on both sides" if moved and job.entries else ""
+    counts = counts_of((job,))
+    same = f", {compared(counts)} the same on both sides" if moved and any(counts.values()) else ""
     return f"{job.job} ({job.state}){moved}{same}"
 
 
-def _rounds(job: JobReport) -> str:
+def counts_of(jobs: Iterable[JobReport]) -> dict[str, int]:
+    """Return what was compared of some jobs, each in its own unit."""
+    jobs = list(jobs)
+    return {
+        "entries": sum(job.entries or 0 for job in jobs),
+        "files": sum(job.files_compared for job in jobs),
+        "key_groups": sum(job.key_groups_compared for job in jobs),
+    }
+
+
+def rounds(job: JobReport) -> str:
     """What the last look found, and what there was once the job had stopped: it writes on until then."""
     last = job.rounds[-1]
     left = f"{many(last.left_files or 0, 'file')}, {size(last.left_bytes or 0)}"
-    rounds = f"{many(len(job.rounds), 'round')} while it ran; left by the last look: {left}"
+    said = f"{many(len(job.rounds), 'round')} while it ran; left by the last look: {left}"
     copy = next((phase for phase in job.phases if phase.name == "copy" and phase.files), None)
     if copy is None:
-        return rounds
-    return f"{rounds}; brought with the job stopped: {many(copy.files, 'file')}, {size(copy.bytes)}"
+        return said
+    return f"{said}; brought with the job stopped: {many(copy.files, 'file')}, {size(copy.bytes)}"
 
 
 def _phases(phases: tuple[PhaseReport, ...], seconds: float, undone: bool) -> Table:

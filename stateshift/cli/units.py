@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 
 def size(count: float) -> str:
@@ -47,6 +47,20 @@ def about(seconds: float) -> str:
 def many(count: int, one: str, several: str | None = None) -> str:
     """`1 file`, `2 files`."""
     return f"{number(count)} {one if count == 1 else several or one + 's'}"
+
+
+def compared(counts: Mapping[str, int]) -> str:
+    """`10 entries`, `10 entries and 4 files compared whole`: what was found to be the same, each in its own unit."""
+    whole = []
+    if counts.get("files"):
+        whole.append(many(counts["files"], "file"))
+    if counts.get("key_groups"):
+        whole.append(many(counts["key_groups"], "key group"))
+    entries = many(counts.get("entries", 0), "entry", "entries")
+    if not whole:
+        return entries
+    said = f"{' and '.join(whole)} compared whole"
+    return f"{entries} and {said}" if counts.get("entries") else said
 
 
 def share(part: int, whole: int) -> str:

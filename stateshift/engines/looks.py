@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Finding, Image, Survey
+from stateshift.world import Unit
 
 if TYPE_CHECKING:
     from stateshift.formats.blocks import Block
@@ -61,7 +62,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Counts:
-    """What was found of one store of one operator."""
+    """What was found of one store of one operator. `unit` says what is counted: entries, or things compared whole."""
 
     operator: str
     store: str
@@ -69,6 +70,7 @@ class Counts:
     removed: int = 0
     changed: int = 0
     same: int = 0
+    unit: Unit = "entries"
 
     @property
     def equal(self) -> bool:
@@ -84,6 +86,14 @@ class Differences:
     incomparable: list[tuple[str, str, str]] = field(default_factory=list)
     shown: list[Difference] = field(default_factory=list)
     epochs: tuple[int | None, int | None] = (None, None)
+
+    @property
+    def same(self) -> dict[str, int]:
+        """How much is the same on both sides, by what it is counted in."""
+        counts = {"entries": 0}
+        for store in self.stores:
+            counts[store.unit] = counts.get(store.unit, 0) + store.same
+        return counts
 
     @property
     def equal(self) -> bool:

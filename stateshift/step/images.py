@@ -1,8 +1,13 @@
 """CompareImages: prove that two images hold the same entries.
 
 Entries are folded per operator into a count and a sum of 128-bit hashes modulo 2^128: order does not matter, and
-duplicates do not cancel as they would under exclusive or. What holds no entries (logs, metadata) is compared byte for
-byte instead, and so is everything where the spec asks for `digests`.
+duplicates do not cancel as they would under exclusive or. What an engine compares whole (a file whose entries need not
+be told apart) is folded in the same way, and counted by itself: as a file, not as an entry. What holds no entries
+(logs, metadata) is compared byte for byte instead, and so is everything where the spec asks for `digests`.
+
+    Fold        {operator: {"sum": of hashes, "entries": how many, "files": how many, ...}}, see `world.Unit`
+    evidence    {"operators": {operator: {"digest": the sum, "entries": how many, "files": how many, ...}},
+                 "paths": how many, "by_checksum": how many of them by the storages' own checksums}
 """
 
 from __future__ import annotations
@@ -19,12 +24,17 @@ from stateshift.step.contents import LARGE_BYTES, digest_of, same_checksum
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
 from stateshift.survey import ShardFiles
-from stateshift.world import EntriesReader, Pairs, World
+from stateshift.world import EntriesReader, Pairs, Unit, World, unit_of
 
 if TYPE_CHECKING:
     from stateshift.formats.blocks import Block
 
-Fold = dict[str, list[int]]
+Fold = dict[str, dict[str, int]]
+SUM = "sum"
+COUNTED: tuple[Unit, ...] = ("entries", "files", "key_groups")
+UNITS: tuple[Unit, ...] = (*COUNTED, "uncounted")
+SINGULAR = {"entries": "entry", "files": "file", "key_groups": "key group"}
+PLURAL = {"entries": "entries", "files": "files", "key_groups": "key groups"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +96,8 @@ class CompareImages:
     def judged(self, found: Fold, there: Fold, world: World) -> Evidence:
         """The evidence, from what both sides came to, whoever has folded them."""
         source, target = world.storage(self.source), world.storage(self.target)
-        different = sorted(o for o in found.keys() | there.keys() if found.get(o) != there.get(o))
+        operators = sorted(found.keys() | there.keys())
+        different = [o for o in operators if _identity(found.get(o)) != _identity(there.get(o))]
         if different:
             first = different[0]
             raise VerifyError(
@@ -100,8 +111,12 @@ class CompareImages:
         pairs = tuple(zip(self.paths, self.names or self.paths, strict=True))
         known = each(world, pairs, lambda pair: _compare_bytes(source, target, pair, large, self.name), source, target)
         world.meter.done(self.files, self.bytes)
-        told = {"operators": {o: {"entries": n, "digest": f"{h:032x}"} for o, (n, h) in sorted(found.items())}}
-        return {**told, "by_checksum": sum(known)} if any(known) else told
+        told: dict[str, Any] = {"operators": {o: _as_evidence(sums) for o, sums in sorted(found.items())}}
+        if pairs:
+            told["paths"] = len(pairs)
+        if any(known):
+            told["by_checksum"] = sum(known)
+        return told
 
     def holds(self, world: World, evidence: Evidence) -> list[Discrepancy]:
         """Whether the target still folds to what was compared: the source may have been retired since."""
@@ -109,11 +124,11 @@ class CompareImages:
             there = fold_entries(self.sides[1], self.engine, world)
         except (FormatError, MissingFile) as error:
             return [Discrepancy(self.target, "the compared entries", str(error))]
-        wanted = {o: [e["entries"], int(e["digest"], 16)] for o, e in evidence["operators"].items()}
+        wanted = {o: _of_evidence(one) for o, one in evidence["operators"].items()}
         return [
             Discrepancy(f"operator {o}", _told(wanted.get(o)), _told(there.get(o)))
             for o in sorted(wanted.keys() | there.keys())
-            if wanted.get(o) != there.get(o)
+            if _identity(wanted.get(o)) != _identity(there.get(o))
         ]
 
     def undo(self, world: World, evidence: Evidence | None) -> list[str]:
@@ -121,7 +136,7 @@ class CompareImages:
 
 
 def fold_entries(side: Side, engine: str, world: World) -> Fold:
-    """Count and hash sum of the entries, per operator."""
+    """Counts and hash sum of what a side holds, per operator."""
     storage, read = world.storage(side.location), world.entries.get(engine)
     return folds_together(each(world, side.shards, lambda shard: _folded(read, storage, shard, side, world), storage))
 
@@ -130,9 +145,11 @@ def folds_together(folds: Iterable[Fold]) -> Fold:
     """Of shards, or of any parts: their sums."""
     whole: Fold = {}
     for fold in folds:
-        for operator, (count, total) in fold.items():
-            sums = whole.setdefault(operator, [0, 0])
-            sums[:] = [sums[0] + count, (sums[1] + total) % (1 << 128)]
+        for operator, sums in fold.items():
+            own = whole.setdefault(operator, {})
+            for name, number in sums.items():
+                own[name] = own.get(name, 0) + number
+            own[SUM] %= 1 << 128
     return whole
 
 
@@ -140,11 +157,13 @@ def _folded(
     read: EntriesReader | None, storage: Storage, shard: ShardFiles, side: Side, world: World
 ) -> Fold:
     assert read is not None, "a plan that compares entries is only made where they can be read"
-    count, total = 0, 0
+    sums: dict[str, int] = {SUM: 0, "entries": 0}
     for store, some in read(storage.chunks, shard, side.settings):
-        count += len(some)
-        total += sum(_hashes(store, some)) if isinstance(some, list) else _sum_of_hashes(store, some)
-    return {shard.operator: [count, total % (1 << 128)]}
+        unit = unit_of(store)
+        sums[unit] = sums.get(unit, 0) + len(some)
+        sums[SUM] += sum(_hashes(store, some)) if isinstance(some, list) else _sum_of_hashes(store, some)
+    sums[SUM] %= 1 << 128
+    return {shard.operator: sums}
 
 
 def _hashes(store: str, pairs: Pairs) -> Iterator[int]:
@@ -185,5 +204,26 @@ def _compare_bytes(source: Storage, target: Storage, pair: tuple[str, str], larg
     return False
 
 
-def _told(sums: Any) -> str:
-    return "no entries" if sums is None else f"{sums[0]} entries, digest {sums[1]:032x}"
+def _identity(sums: Mapping[str, int] | None) -> tuple[int, int] | None:
+    """Return what two sides have to agree on: how much there is in all, and its sum. What is told apart into entries
+    on one side may be counted otherwise on the other, and in the evidence of earlier versions."""
+    if sums is None:
+        return None
+    return sum(sums.get(unit, 0) for unit in UNITS), sums[SUM]
+
+
+def _as_evidence(sums: Mapping[str, int]) -> dict[str, Any]:
+    evidence: dict[str, Any] = {"digest": f"{sums[SUM]:032x}", "entries": sums["entries"]}
+    return evidence | {unit: sums[unit] for unit in UNITS if sums.get(unit)}
+
+
+def _of_evidence(evidence: Mapping[str, Any]) -> dict[str, int]:
+    return {**{unit: evidence.get(unit, 0) for unit in UNITS}, SUM: int(evidence["digest"], 16)}
+
+
+def _told(sums: Mapping[str, int] | None) -> str:
+    if sums is None:
+        return "no entries"
+    counts = [(sums.get(unit, 0), unit) for unit in COUNTED]
+    named = [f"{n} {SINGULAR[unit] if n == 1 else PLURAL[unit]}" for n, unit in counts if n or unit == "entries"]
+    return f"{', '.join(named)}, digest {sums[SUM]:032x}"

@@ -54,7 +54,9 @@ class BringFiles(Bundle):
         found = [one for one in each_one if one is not None]
         target.sync()
         stamps = {file.path: stamp for file, stamp in found}
-        return {"files": [list(file) for file, _ in found], "stamps": stamps, "missed": len(self.items) - len(found)}
+        missed = len(self.items) - len(found)
+        files = [list(file) for file, _ in found]
+        return {"files": files, "stamps": stamps, "missed": missed, "read_back": self.read_back}
 
     def _brought(
         self, source: Storage, target: Storage, item: FileInfo, name: str

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from stateshift.cli import as_json_run, render_run
+from stateshift.cli import as_json_run, render_html, render_run
 from stateshift.cli.render_run import Listed
 from stateshift.cli.text import plain_text
 from stateshift.executor import Broken
 from stateshift.migration import Verdict
-from stateshift.report import FailureReport, JobReport, PhaseReport, Report
+from stateshift.report import FailureReport, JobReport, PhaseReport, Report, RoundReport
 from stateshift.step import Discrepancy
 
 PHASES = (
@@ -33,6 +33,22 @@ def test_a_report_shows_when_each_phase_was_at_work_and_how_long_the_job_was_dow
         "  downtime  12 s, counted from the halt, to the first batch committed on the target",
         "  workdir   w",
     ]
+
+
+def test_what_came_after_the_last_look_is_not_hidden_by_what_that_had_left() -> None:
+    """The last look found nothing left, and the job wrote on until it was stopped."""
+    looked = (RoundReport(1, 0.0, 1.0, 20, 900, 2, 80, 0.2), RoundReport(2, 1.0, 1.0, 2, 80, 0, 0, 0.0))
+    copied = (PhaseReport("copy", 4.0, 1.0, 1, 1, 15, 2048),)
+    told = replace(REPORT, jobs=(replace(JOB, rounds=looked, phases=copied),))
+    said = "2 rounds while it ran; left by the last look: 0 files, 0 B"
+    whole = f"{said}; brought with the job stopped: 15 files, 2.0 KiB"
+    assert whole in plain_text(render_run.report(told, "w"))
+    assert whole in plain_text(render_run.status(told, "w", held=False))
+    assert whole in render_html.page(told)
+    assert "left behind" not in plain_text(render_run.report(told, "w")) + render_html.page(told)
+    nothing = replace(told, jobs=(replace(told.jobs[0], phases=()),))
+    assert said in plain_text(render_run.report(nothing, "w"))
+    assert "with the job stopped" not in render_html.page(nothing)
 
 
 def test_what_a_rollback_had_to_leave_and_what_is_worth_a_note_is_shown() -> None:

@@ -27,8 +27,11 @@ from stateshift.engines.matching import Matched, matched
 from stateshift.errors import PlanError
 from stateshift.formats.blocks import Block, block_of
 from stateshift.formats.flink.metadata import OperatorState
+from stateshift.world import Unit, unit_of
 
 PREFIX = 4  # bytes that say which store a key is of
+
+Store = tuple[str, Unit]  # a state of the job's may be called as files are
 
 
 @dataclass(frozen=True)
@@ -65,9 +68,9 @@ class _Comparing:
         self._found, self._sides, self._show = found, sides, show
         self._states = [side.operators.get(operator) for side in sides]
         self._name = next(side.names[operator] for side in sides if operator in side.names)
-        self._counts: dict[str, Counts] = {}
-        self._numbers: dict[str, int] = {}
-        self._stores: list[str] = []
+        self._counts: dict[Store, Counts] = {}
+        self._numbers: dict[Store, int] = {}
+        self._stores: list[Store] = []
         self._showers = [Shower(state, side.streams) for state, side in zip(self._states, sides, strict=True) if state]
 
     def run(self) -> None:
@@ -113,14 +116,15 @@ class _Comparing:
             else:
                 found = keyed_pairs_of(state, side.streams)
             for store, pairs in found:
-                self._counts.setdefault(store, Counts(self._name, store))
-                before = self._number(store)
+                own = (store, unit_of(store))
+                self._counts.setdefault(own, Counts(self._name, store, unit=own[1]))
+                before = self._number(own)
                 yield number, block_of((before + key, value) for key, value in pairs)
 
     def _count(self, key: bytes) -> Counts:
         return self._counts[self._stores[int.from_bytes(key[:PREFIX], "big")]]
 
-    def _number(self, store: str) -> bytes:
+    def _number(self, store: Store) -> bytes:
         """What stands in front of a store's keys: names of states may hold any character."""
         number = self._numbers.setdefault(store, len(self._numbers))
         if number == len(self._stores):

@@ -11,9 +11,12 @@ compared by. No serializer is needed.
 
 What is long is represented by its digest. "stateshift.flink" among the settings says where the image lies, and under
 which ids its operators go: {what places are, "as": {id: id in this image}, "whole": [id], "once": {...}}. Files of key
-groups of those that are `whole` are on both sides the same, byte for byte, and so are not taken apart: each is one
-entry. Of those in `once`, broadcast state is told once: there is a copy of it for each subtask, and their number is
+groups of those that are `whole` are on both sides the same, byte for byte, and so are not taken apart: each counts as
+one file. Of those in `once`, broadcast state is told once: there is a copy of it for each subtask, and their number is
 another afterwards. "once" is {id: [names of such states that are told by another image already]}.
+
+What is not taken apart into entries comes under a store that is `Whole`: a file, or a key group in the hashmap
+backend's own format. Broadcast state that is compared copy by copy counts once, as it does in `diff`.
 """
 
 from __future__ import annotations
@@ -43,11 +46,11 @@ from stateshift.formats.flink.keyed_handles import (
 from stateshift.formats.flink.keyed_state import Header, decode_header, entries, sections
 from stateshift.formats.flink.metadata import OperatorState, SubtaskState
 from stateshift.formats.flink.operator_handles import BROADCAST, ChannelHandle, Partitioned, expanded
-from stateshift.formats.flink.stream_handles import StreamHandle
+from stateshift.formats.flink.stream_handles import StreamHandle, files_of
 from stateshift.formats.stream import Stream
 from stateshift.storage.protocol import CHUNK
 from stateshift.survey import ShardFiles
-from stateshift.world import Pairs, ReadFrom
+from stateshift.world import Pairs, ReadFrom, Unit, Whole, unit_of
 
 SETTING = "stateshift.flink"
 LONG = 4096
@@ -80,15 +83,15 @@ def pairs_of(
 
 def in_pieces(entries: Iterable[Entry]) -> Iterator[tuple[str, Pairs]]:
     """State, and so many of its entries as memory holds at once."""
-    held: dict[str, Pairs] = {}
+    held: dict[tuple[str, Unit], tuple[str, Pairs]] = {}  # a state of the job's may be called "rocksdb"
     count = size = 0
     for store, key, value in entries:
-        held.setdefault(store, []).append((key, value))
+        held.setdefault((store, unit_of(store)), (store, []))[1].append((key, value))
         count, size = count + 1, size + len(key) + len(value)
         if count >= RECORDS_MAX or size >= BYTES_MAX:
-            yield from held.items()
+            yield from held.values()
             held, count, size = {}, 0, 0
-    yield from held.items()
+    yield from held.values()
 
 
 def of_operator(
@@ -100,15 +103,18 @@ def of_operator(
     if operator.subtasks is None:
         yield "finished", b"", b""
     prefix = prefix_bytes(operator.max_parallelism)
+    counted: Seen = set()
     for subtask in operator.subtasks or ():
-        yield from of_subtask(subtask, prefix, streams, whole=whole, seen=seen)
+        yield from of_subtask(subtask, prefix, streams, whole=whole, seen=seen, counted=counted)
 
 
 def of_subtask(
     subtask: SubtaskState, prefix: int, streams: Streams, keyed: bool = True, whole: bool = False,
-    seen: Seen | None = None,
+    seen: Seen | None = None, counted: Seen | None = None,
 ) -> Iterator[Entry]:
-    """`keyed`: its managed keyed state as well. `seen`: the broadcast state that need not be told again."""
+    """`keyed`: its managed keyed state as well. `seen`: the broadcast state that need not be told again. `counted`: the
+    broadcast state that is told again, and not counted again."""
+    counted = set() if counted is None else counted
     if subtask.finished:
         yield "finished", b"%d" % subtask.index, b""
     handles = ((("", subtask.managed_keyed),) if keyed else ()) + (("raw ", subtask.raw_keyed),)
@@ -116,7 +122,7 @@ def of_subtask(
         yield from _keyed(handle, prefix, streams, role, whole)
     for role, part in (("", subtask.managed_operator), ("raw ", subtask.raw_operator)):
         if part is not None:
-            yield from _partitioned(part, streams, role, seen)
+            yield from _partitioned(part, streams, role, seen, counted)
     for side, channels in (("input", subtask.inputs), ("output", subtask.outputs)):
         yield from _channels(side, channels, streams)
 
@@ -128,7 +134,11 @@ def _keyed(
         case KeyGroups() if whole:
             # Where its key groups begin stands in the metadata: a file is the same only if they are.
             content = b"" if handle.stream is None else _digest(streams.chunks(handle.stream))
-            yield f"{role}file of key groups", b"%d " % handle.first + handle.offsets.raw, content
+            in_a_file = next(files_of(handle.stream), None) is not None
+            store = Whole(f"{role}file of key groups", "files" if in_a_file else "uncounted")
+            yield store, b"%d " % handle.first + handle.offsets.raw, content
+            if not in_a_file:  # what lies in the metadata is small: its entries are told as well
+                yield from _key_groups(handle, prefix, streams, role)
         case KeyGroups():
             yield from _key_groups(handle, prefix, streams, role)
         case Incremental():
@@ -137,23 +147,25 @@ def _keyed(
                 for name, stream in named:
                     # Of two subtasks, files of one name are two files.
                     key = f"{kind} {name} {handle.first}".encode()
-                    yield f"{role}rocksdb", key, b"" if stream is None else _digest(streams.chunks(stream))
+                    content = b"" if stream is None else _digest(streams.chunks(stream))
+                    yield Whole(f"{role}rocksdb", "files"), key, content
         case Changelog():
             for inner in (*handle.bases, *handle.deltas):
                 yield from _keyed(inner, prefix, streams, role, whole)
         case FileDelta():
             for offset, stream in handle.parts:
                 if stream is not None:
-                    yield f"{role}changelog", b"%d %d" % (handle.first, offset), _digest(streams.chunks(stream, offset))
+                    store, key = Whole(f"{role}changelog", "files"), b"%d %d" % (handle.first, offset)
+                    yield store, key, _digest(streams.chunks(stream, offset))
         case MemoryDelta():
             for group, content in handle.changes:
-                yield f"{role}changelog", b"%d %d" % (handle.start, group), _short(content)
+                yield Whole(f"{role}changelog", "key_groups"), b"%d %d" % (handle.start, group), _short(content)
 
 
 def _key_groups(handle: KeyGroups, prefix: int, streams: Streams, role: str) -> Iterator[Entry]:
     if role or not is_canonical(handle, streams):
         for group, content in sections_of(handle, streams):
-            yield f"{role}key groups", b"%d" % group, _short(content)
+            yield Whole(f"{role}key groups", "key_groups"), b"%d" % group, _short(content)
         return
     for header, group, content in canonical_sections(handle, streams):
         names = [state.name for state in header.states]
@@ -216,7 +228,7 @@ def uncompressed(content: bytes) -> bytes:
 
 
 def _partitioned(
-    handle: Partitioned, streams: Streams, role: str, seen: Seen | None = None
+    handle: Partitioned, streams: Streams, role: str, seen: Seen | None, counted: Seen
 ) -> Iterator[Entry]:
     """An element ends where the next one of the file begins."""
     if handle.stream is None:
@@ -232,11 +244,15 @@ def _partitioned(
     elements = {start: _short(data.take(end - start)) for start, end in pairwise((*every, handle.stream.size))}
     for state in handle.states:
         for offset in state.offsets:
-            if seen is not None and state.mode == BROADCAST:
-                if seen & {(state.name, None), (state.name, elements[offset])}:
+            store, copy = f"{role}{state.name}", (state.name, elements[offset])
+            if state.mode == BROADCAST and seen is not None:
+                if seen & {(state.name, None), copy}:
                     continue
-                seen.add((state.name, elements[offset]))
-            yield f"{role}{state.name}", b"", elements[offset]
+                seen.add(copy)
+            elif state.mode == BROADCAST:
+                store = Whole(store, "uncounted") if copy in counted else store
+                counted.add(copy)
+            yield store, b"", elements[offset]
 
 
 def _channels(side: str, channels: tuple[ChannelHandle, ...], streams: Streams) -> Iterator[Entry]:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from stateshift import migration
+from stateshift.cli import render_html, render_run
+from stateshift.cli.text import plain_text
 from stateshift.clusters.memory_flink import MemoryFlink
 from stateshift.clusters.protocol import Gone
 from stateshift.errors import ClusterError, PlanError, SpecError
@@ -378,3 +380,18 @@ def test_what_was_taken_back_moves_with_what_the_old_job_has_done_since(tmp_path
     assert stage.job.number > before
     assert [one.location for one in stage.flink.jobs if one.status.state.alive] == [TARGET]
     stage.arrived()
+
+
+def test_a_warm_report_counts_all_that_was_compared_whole_and_says_what_came_after_the_last_look(
+    tmp_path: Path,
+) -> None:
+    stage = Stage(tmp_path)
+    report = stage.apply()
+    (job,) = report.jobs
+    copied = sum(phase.files for phase in job.phases if phase.name == "copy")
+    assert copied and job.rounds
+    said = f"brought with the job stopped: {copied} file"
+    assert said in plain_text(render_run.report(report, "run")) and said in render_html.page(report)
+    written_last = sum(phase.files for phase in job.phases if phase.name in ("transform", "publish"))
+    assert job.files_compared == job.files - written_last, "by rounds, or with the job stopped"
+    assert job.entries is None and f"{job.files_compared} files compared whole" in render_html.page(report)
