@@ -419,7 +419,7 @@ def test_a_driver_whose_query_has_ended_is_stopped_and_started_again_by_a_resume
     assert ground.resume().state == "finished"
     alive = [job.tag for job in ground.cluster.jobs if job.status.state.alive]
     assert alive == [ground.cluster.submissions[-1].tag] and len(ground.cluster.stops) == 1
-    assert any("a query of it has ended: it is started again" in line for line in ground.said)
+    assert any("gets no further: it is started again" in line for line in ground.said)
 
 
 def test_a_job_that_ended_without_a_batch_is_started_again_by_a_resume(ground: Ground) -> None:

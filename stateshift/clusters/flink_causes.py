@@ -34,7 +34,9 @@ _LASTS = re.compile(
     r"ClassNotFoundException|NoClassDefFoundError|NoSuchMethodError|NoSuchFieldError|ClassCastException|"
     r"StreamCorruptedException|KryoException|"
     r"Unexpected state handle type|Key group \d+ is not in|DeserializationException|Failed to deserialize|"
-    r"Unexpected magic number|Cannot instantiate user function"
+    r"Unexpected magic number|Cannot instantiate user function|"
+    r"ArithmeticException|NullPointerException|NumberFormatException|IndexOutOfBoundsException|"
+    r"DateTimeParseException|NoSuchElementException|NegativeArraySizeException"
 )
 
 ASK_NATIVE: Final = 'ask for a native one: "stop": {"format": "native"}'

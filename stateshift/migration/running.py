@@ -140,21 +140,21 @@ class Run(Halting):
             done = self.journal.progress.plans[number]
             waits = [step for step in plan if isinstance(step, AwaitProgress)]
             vain = [step for step in waits if step.name in done.steps and not done.finished(step.name)]
-            waited, query_ended = bool(vain), any(step.query_ended(self.world) for step in vain)
+            waited, hopeless = bool(vain), any(step.is_hopeless(self.world) for step in vain)
             ended = any(step.ended_in_vain(self.world) for step in vain)
             for step in (step for step in plan if isinstance(step, SubmitJob)):
                 stopped = _was_stopped(done.steps.get(step.name))
                 over = (*(OVER if waited or stopped else ()), *((JobState.FINISHED,) if stopped or ended else ()))
-                if not query_ended and (not over or step.status(self.world).state not in over):
+                if not hopeless and (not over or step.status(self.world).state not in over):
                     continue
-                why = _why_again(stopped, ended, query_ended)
+                why = _why_again(stopped, ended, hopeless)
                 self.world.meter.say(f"{plan.job}{why}: it is started again")
                 if stopped:
                     self.refusing.from_another_job([done], "resume")
                 else:
                     write(StepUndone(now(), number, step.name, ()))
                 write(StepStarted(now(), number, "submit", step.name, stopped))
-                evidence = step.again(self.world, stopped or ended, query_ended)
+                evidence = step.again(self.world, stopped or ended, hopeless)
                 write(StepFinished(now(), number, step.name, 0.0, 0, 0, evidence))
 
     def _moves_warm(self, job: JobSpec) -> bool:
@@ -379,12 +379,12 @@ class Run(Halting):
         return report
 
 
-def _why_again(stopped: bool, ended: bool, query_ended: bool) -> str:
+def _why_again(stopped: bool, ended: bool, hopeless: bool) -> str:
     """What became of a job that is started again."""
     if stopped:
         return " was stopped"
-    if query_ended:
-        return ": a query of it has ended"
+    if hopeless:
+        return " gets no further"
     return " has ended" if ended else " has failed"
 
 

@@ -80,12 +80,12 @@ class SubmitJob(NoFiles):
                 "new job was not started",
             )
 
-    def again(self, world: World, was_stopped: bool = False, query_ended: bool = False) -> Evidence:
-        """Start the job once more if it failed, or was stopped by us, as the person knows who was told so; and if its
-        query has ended, once its driver was stopped. One that did not is left alone."""
+    def again(self, world: World, was_stopped: bool = False, hopeless: bool = False) -> Evidence:
+        """Start the job once more if it failed, or was stopped by us, as the person knows who was told so; and if it is
+        alive and `hopeless`, once it was stopped. Any other is left alone."""
         cluster = world.cluster(self.cluster)
         tag, status = _latest(cluster, first_tag(world, self.job, self.attempt))
-        if query_ended and status.state.alive:
+        if hopeless and status.state.alive:
             stopped(cluster, self.cluster, StopRequest(self.job, self.location, tag, options=self.options))
             return self._submitted(_following(tag), world, None)
         if status.state is JobState.FAILED or (was_stopped and status.state is JobState.FINISHED):
@@ -184,12 +184,14 @@ class AwaitProgress(NoFiles):
         shown = any(storage.stat(path) is not None for path in self.commits)
         return bool(self.commits) and status.state is JobState.FINISHED and not shown
 
-    def query_ended(self, world: World) -> bool:
-        """Whether a query of the job has ended for good, and its driver lives on."""
+    def is_hopeless(self, world: World) -> bool:
+        """Whether the job is alive and gets no further: a query of it has ended for good, or it restarts for ever."""
         cluster = world.cluster(self.cluster)
         tag, status = _latest(cluster, first_tag(world, self.job, self.attempt))
-        if not self.commits or not status.state.alive:
+        if not status.state.alive:
             return False
+        if not self.commits:
+            return cast(SavepointCluster, cluster).progress(tag).hopeless is not None
         return ended_query(cluster, tag, world.storage(self.location), self.commits) is not None
 
     def completed(self, world: World) -> bool:
@@ -214,7 +216,8 @@ class AwaitProgress(NoFiles):
                 cluster=self.cluster,
                 job=self.job,
                 hint="`stateshift rollback WORKDIR` takes the run back, and starts the old job again if the spec says "
-                "how: it would fail in the same way as often as it is resumed",
+                "how: it would fail in the same way as often as it is resumed. With another \"submit\" (a jar that is "
+                "mended, say) it is started again: `stateshift resume WORKDIR --spec FILE`",
             )
         restored = told.restored is not None or not self.location
         done = [f"checkpoint {told.epoch}"] if self._is_later(told) and restored else []

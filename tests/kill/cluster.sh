@@ -5,7 +5,8 @@
 #   $CLUSTER/alive.*   a job that is writing now
 #   $CLUSTER/kill      "<where> <pid>": the process to kill when `submit` gets there
 #
-# The job it starts writes $WRITES (paths below its location), each whole, and then goes on idly.
+# The job it starts writes $WRITES (paths below its location), each whole, and then goes on idly. Or, where $FAILS is
+# set, it fails.
 log="$CLUSTER/log"
 
 kill_here() {
@@ -30,7 +31,7 @@ find)
   while IFS='|' read -r verb tag location; do
     if [ -n "$STATESHIFT_TAG" ]; then [ "$tag" = "$STATESHIFT_TAG" ] || continue
     else [ "$location" = "$STATESHIFT_LOCATION" ] || continue; fi
-    case "$verb" in submit) state=running ;; *) state=finished ;; esac
+    case "$verb" in submit) state=running ;; failed) state=failed ;; *) state=finished ;; esac
   done <"$log"
   echo "$state an-id"
   ;;
@@ -39,7 +40,12 @@ submit)
   : >"$CLUSTER/alive.$STATESHIFT_TAG"
   echo "submit|$STATESHIFT_TAG|$STATESHIFT_LOCATION" >>"$log"
   kill_here before-the-job-starts
-  job "$STATESHIFT_TAG" >/dev/null 2>&1 &
+  if [ -n "$FAILS" ]; then
+    echo "failed|$STATESHIFT_TAG|$STATESHIFT_LOCATION" >>"$log"
+    rm -f "$CLUSTER/alive.$STATESHIFT_TAG"
+  else
+    job "$STATESHIFT_TAG" >/dev/null 2>&1 &
+  fi
   kill_here before-the-answer
   echo an-id
   ;;

@@ -16,11 +16,12 @@ WRITTEN_BY_THE_JOB = (
 )
 
 
-def moved(scenario: Scenario, outcome: Outcome, expected: Tree) -> list[str]:
-    """What is wrong with a run that was finished: nothing may differ from the one that nobody killed."""
+def moved(scenario: Scenario, outcome: Outcome, expected: Tree, starts: int = 1) -> list[str]:
+    """What is wrong with a run that was finished: nothing may differ from the one that nobody killed. `starts`: how
+    often its job was to be started."""
     wrong = _state(scenario, outcome, "finished") + _differences(expected, tree(scenario.root))
     if scenario.events():
-        wrong += _count("jobs submitted", scenario.submitted("there"), 1)
+        wrong += _count("jobs submitted", scenario.submitted("there"), starts)
         wrong += _count("jobs running on the target", scenario.alive("there"), 1)
         wrong += _count("jobs running on the source", scenario.alive("flow"), 0)
     if scenario.flink is not None:
@@ -28,7 +29,7 @@ def moved(scenario: Scenario, outcome: Outcome, expected: Tree) -> list[str]:
     return wrong + _litter(scenario)
 
 
-def as_before(scenario: Scenario, outcome: Outcome) -> list[str]:
+def as_before(scenario: Scenario, outcome: Outcome, starts: int = 1) -> list[str]:
     """What is wrong with a run that was taken back. What the job wrote itself is not ours to remove."""
     now = tree(scenario.root)
     kept = [path for path in now if path in WRITTEN_BY_THE_JOB]
@@ -37,7 +38,7 @@ def as_before(scenario: Scenario, outcome: Outcome) -> list[str]:
     wrong = _state(scenario, outcome, "rolled-back") + _differences(tree(scenario.pristine), left)
     if scenario.events():
         submitted = scenario.submitted("there")
-        wrong += [f"{submitted} jobs were submitted"] if submitted > 1 else []
+        wrong += [f"{submitted} jobs were submitted"] if submitted > starts else []
         wrong += _count("jobs running on the target", scenario.alive("there"), 0)
         wrong += _count("jobs running on the source", scenario.alive("flow"), 1)
     if kept and outcome.report is not None and not outcome.report.left:

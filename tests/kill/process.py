@@ -41,6 +41,11 @@ def resume(scenario: Scenario, at: Moment | int | None = None) -> Outcome:
     return in_process(scenario, "resume" if begun else "apply", at)
 
 
+def correct(scenario: Scenario, at: Moment | int | None = None) -> Outcome:
+    """Go on with the corrected spec."""
+    return in_process(scenario, "correct", at)
+
+
 def rollback(scenario: Scenario, at: Moment | int | None = None) -> Outcome:
     """Take back as a person would: where nothing began there is nothing to take back."""
     return in_process(scenario, "rollback", at) if Workdir(scenario.workdir).exists else Outcome()
@@ -100,6 +105,8 @@ def _work(scenario: Scenario, verb: str, moments: Moments) -> Callable[[], Repor
             return lambda: migration.apply(scenario.proposal, RUN, workdir, doors)
         case "resume":
             return lambda: migration.resume(workdir, doors)
+        case "correct":
+            return lambda: migration.resume(workdir, doors, scenario.corrected)
         case "rollback":
             return lambda: migration.rollback(workdir, doors, discard_progress=True)
     raise AssertionError(verb)

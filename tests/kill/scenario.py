@@ -19,7 +19,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -67,6 +67,7 @@ class Scenario:
     spec: Spec
     proposal: Proposal = field(repr=False)
     flink: Session | None = None
+    corrected: Spec | None = None
 
     @property
     def workdir(self) -> str:
@@ -109,7 +110,10 @@ class Scenario:
         running: dict[str, bool] = {}
         for verb, tag, where in self.events():
             if where.endswith(f"/{directory}"):
-                running = {**running, tag: True} if verb == "submit" else {t: tag not in ("", t) for t in running}
+                if verb == "submit":
+                    running[tag] = True
+                    continue
+                running = {t: runs and tag not in ("", t) for t, runs in running.items()}
         return sum(running.values())
 
 
@@ -126,9 +130,9 @@ def tree(root: Path, without: tuple[str, ...] = OURS) -> dict[str, bytes | None]
 
 
 @contextmanager
-def scenario(kind: Literal["full", "plain", "warm", "flink"], parallel: int = 1) -> Iterator[Scenario]:
+def scenario(kind: Literal["full", "plain", "warm", "flink", "failing"], parallel: int = 1) -> Iterator[Scenario]:
     """`full`: with everything; `plain`: one checkpoint and no cluster; `warm`: brought over while its job runs;
-    `flink`: a job of Flink's that runs."""
+    `flink`: a job of Flink's that runs; `failing`: as `full`, with a job that fails unless its spec is corrected."""
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with ExitStack() as stack:
         place = stack.enter_context(tempfile.TemporaryDirectory(prefix="stateshift kill ", dir=memory))
@@ -139,7 +143,7 @@ def scenario(kind: Literal["full", "plain", "warm", "flink"], parallel: int = 1)
             flink = Session(slow=0, lingers=0)
             stack.enter_context(faulty_server.serving(flink))
             flink.reset()
-        made = {"full": _full, "plain": _plain, "warm": _warm}
+        made = {"full": _full, "plain": _plain, "warm": _warm, "failing": _failing}
         wanted = spec_of(root, flink.url) if flink is not None else made[kind](root)
         spec = parse_spec(plain.canonical({"engine": "spark", **wanted, "version": 1, "parallel": parallel}))
         nobody = Scenario(root, pristine, spec, Proposal(spec, ()))
@@ -149,7 +153,7 @@ def scenario(kind: Literal["full", "plain", "warm", "flink"], parallel: int = 1)
         _load()
         os.rename(root, pristine)
         shutil.copytree(pristine, root)
-        yield Scenario(root, pristine, spec, proposal, flink)
+        yield Scenario(root, pristine, spec, proposal, flink, _corrected(spec) if kind == "failing" else None)
 
 
 def _load() -> None:
@@ -214,6 +218,21 @@ def _warm(root: Path) -> dict[str, object]:
     job |= {"operators": [{"name": "Aggregate (5)", "directory": "aggregate"}], "mode": "warm", "rounds": 1}
     job["submit"]["environment"] = {"WRITES": "aggregate/offsets/2 aggregate/commits/2"}
     return whole
+
+
+def _failing(root: Path) -> dict[str, object]:
+    """The same, with a job that fails when it is started: its environment says so."""
+    whole: dict[str, Any] = _full(root)
+    whole["jobs"][0]["submit"]["environment"]["FAILS"] = "yes"
+    return whole
+
+
+def _corrected(spec: Spec) -> Spec:
+    """The spec with a job that does not fail."""
+    (job,) = spec.jobs
+    assert job.submit is not None
+    kept = {name: value for name, value in job.submit.environment.items() if name != "FAILS"}
+    return replace(spec, jobs=(replace(job, submit=replace(job.submit, environment=kept)),))
 
 
 def _plain(root: Path) -> dict[str, object]:

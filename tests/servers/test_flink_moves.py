@@ -5,6 +5,7 @@ another name. What comes out is what an unmoved job would have written, record f
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -264,3 +265,49 @@ def test_a_job_that_asks_its_state_asynchronously_is_moved_by_a_native_savepoint
     ground.there.stopped(running["jid"], ground.folder / "last", kind="NATIVE")
     found = ground.written("orders")
     assert faults(found, KEYS, 0, len(found)) == []
+
+
+FIXED_DELAY = [
+    "--flink.restart-strategy.type", "fixed-delay",
+    "--flink.restart-strategy.fixed-delay.attempts", "100000",
+    "--flink.restart-strategy.fixed-delay.delay", "200 ms",
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_job_that_restarts_for_ever_ends_the_confirmation_and_goes_on_with_a_corrected_submit(ground: Ground) -> None:
+    """A record that cannot be counted meets every attempt: Flink itself would try it a hundred thousand times."""
+    job = ground.job("orders", ground.started("orders"))
+    mended = ground.spec(job).rename(ground.folder / "mended.json")
+    failing = ground.submit("orders", *FIXED_DELAY, "--fails-at", "1")
+    spec = ground.spec(job | {"submit": failing | {"seconds_max": 600}})
+    began = time.monotonic()
+    error = ground.applied(spec, code=7)
+    assert time.monotonic() - began < 180, "it was waited for until its deadline"
+    assert "orders fails again and again with the same: " in error["error"] and "/ by zero" in error["error"]
+    assert "stateshift rollback" in error["hint"] and "--spec FILE" in error["hint"]
+    states = [job["state"] for job in ground.there.ask("/jobs/overview")["jobs"]]
+    assert set(states) & {"RUNNING", "RESTARTING"}, "Flink has not given up"
+    assert ground.said("resume", ground.workdir, "--spec", mended)["state"] == "finished"
+    ground.goes_on("orders")
+
+
+@pytest.mark.slow
+def test_a_job_that_restarts_for_ever_can_be_taken_back(ground: Ground) -> None:
+    job = ground.job("orders", ground.started("orders"))
+    failing = ground.submit("orders", *FIXED_DELAY, "--fails-at", "1")
+    error = ground.applied(ground.spec(job | {"submit": failing | {"seconds_max": 600}}), code=7)
+    assert "fails again and again" in error["error"]
+    assert ground.said("rollback", ground.workdir, "--yes")["state"] == "rolled-back"
+    ground.goes_on("orders")
+
+
+@pytest.mark.slow
+def test_an_outage_is_waited_for_until_the_deadline(ground: Ground) -> None:
+    """What comes again each time need not come for ever."""
+    job = ground.job("orders", ground.started("orders"))
+    failing = ground.submit("orders", *FIXED_DELAY, "--fails-at", "1", "--fails-with", "outage")
+    error = ground.applied(ground.spec(job | {"submit": failing | {"seconds_max": 30}}), code=7)
+    assert "has committed nothing in 30 s" in error["error"]
+    assert ground.said("rollback", ground.workdir, "--yes")["state"] == "rolled-back"
+    ground.goes_on("orders")

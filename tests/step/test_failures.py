@@ -101,11 +101,11 @@ def test_a_query_with_a_checkpoint_elsewhere_is_none_of_the_run(stage: Stage) ->
 def test_a_driver_whose_query_has_ended_is_stopped_before_it_is_started_again(stage: Stage) -> None:
     first = tag_of(stage.world, "orders")
     says(stage, began() + ended(SCHEMA))
-    assert AWAIT.query_ended(stage.world)
-    evidence = SUBMIT.again(stage.world, query_ended=True)
+    assert AWAIT.is_hopeless(stage.world)
+    evidence = SUBMIT.again(stage.world, hopeless=True)
     assert evidence["tag"] == f"{first}.again2"
     assert not stage.cluster.find(first).state.alive and stage.cluster.find(evidence["tag"]).state.alive
-    assert not AWAIT.query_ended(stage.world)
+    assert not AWAIT.is_hopeless(stage.world)
     assert SUBMIT.again(stage.world)["tag"] == evidence["tag"]
 
 

@@ -169,5 +169,18 @@ def test_a_job_that_will_get_no_further_is_not_waited_for_and_the_way_out_is_bac
         ground.apply(spec_of())
     assert ground.clock.now() - began < 60
     assert "stateshift rollback " in str(raised.value.hint)
-    assert "stateshift resume" not in str(raised.value.hint)
+    assert "it would fail in the same way as often as it is resumed" in str(raised.value.hint)
     assert ground.rollback().state == "rolled-back"
+
+
+def test_a_job_that_restarts_for_ever_is_stopped_and_started_again_by_a_resume(tmp_path: Path) -> None:
+    """It is alive, and would be found so by every resume: also by one with a submit that is mended."""
+    ground, flink = place(tmp_path)
+    flink.hopeless = "/ by zero"
+    with pytest.raises(ClusterError, match="fails again and again with the same: / by zero"):
+        ground.apply(spec_of())
+    failing = flink.submissions[-1].tag
+    flink._on_start = lambda submission: setattr(flink, "hopeless", None)
+    assert ground.resume().state == "finished"
+    assert flink.submissions[-1].tag == f"{failing}.again2"
+    assert [job.tag for job in flink.jobs if job.status.state.alive] == [f"{failing}.again2"]

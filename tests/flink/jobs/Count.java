@@ -30,6 +30,8 @@ import org.apache.flink.util.Collector;
  *   --output FOLDER              lines are written to FOLDER/orders/*.txt
  *   --slow-us 0                  how long a count takes: with a fast source, records pile up before it
  *   --payload 0                  so many bytes more for each key
+ *   --fails-at 0                 from this number on every record fails, as --fails-with says: record (it cannot be
+ *                                divided) or outage (something else is not there)
  *   --ends true                  false: it fails where it is to end, behind its savepoint
  *   --uids true                  false leaves the uids to Flink
  *
@@ -50,7 +52,8 @@ public final class Count {
 
     private static void add(StreamExecutionEnvironment env, Arguments arguments, String name) {
         Keys keys = new Keys(arguments.text("kind", "string"), arguments.number("keys", 10));
-        Counting counting = new Counting(arguments.number("slow-us", 0), (int) arguments.number("payload", 0));
+        Counting counting = new Counting(arguments.number("slow-us", 0), (int) arguments.number("payload", 0),
+                arguments.number("fails-at", 0), arguments.text("fails-with", "record").equals("outage"));
         String output = arguments.text("output", "");
         Lines lines = new Lines(output.isEmpty() ? "" : output + "/" + name, arguments.truth("ends", true));
         DataStream<Long> numbers = null;
@@ -88,12 +91,16 @@ public final class Count {
         private static final long serialVersionUID = 1L;
         private final long slowUs;
         private final int payload;
+        private final long failsAt;
+        private final boolean outage;
         private transient ValueState<Long> count;
         private transient ValueState<byte[]> ballast;
 
-        Counting(long slowUs, int payload) {
+        Counting(long slowUs, int payload, long failsAt, boolean outage) {
             this.slowUs = slowUs;
             this.payload = payload;
+            this.failsAt = failsAt;
+            this.outage = outage;
         }
 
         @Override
@@ -110,6 +117,9 @@ public final class Count {
 
         @Override
         public void processElement(Long number, Context context, Collector<String> output) throws Exception {
+            if (failsAt > 0 && number >= failsAt) {
+                throw outage ? new java.io.IOException("no route to host") : new ArithmeticException("/ by zero");
+            }
             long counted = (count.value() == null ? 0 : count.value()) + 1;
             count.update(counted);
             if (payload > 0 && counted == 1) {
