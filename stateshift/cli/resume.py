@@ -50,7 +50,9 @@ def command(
     if state in ("finished", "rolled-back", "rolling-back"):
         fleet = None  # nothing that a fleet would do
     if state in ("finished", "rolled-back"):
-        terminal.say(f"nothing is left to do: the run {'is finished' if state == 'finished' else 'was rolled back'}")
+        unused = "" if spec is None else f"; {spec} changes nothing"
+        ended = "is finished" if state == "finished" else "was rolled back"
+        terminal.say(f"nothing is left to do: the run {ended}{unused}")
     if place.held and place.steering.wishes().paused:
         place.steering.pause(False)
         steer.asked(terminal, place, "running", "it was paused, and goes on")

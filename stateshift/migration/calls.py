@@ -61,11 +61,12 @@ def apply(
 def resume(
     workdir: Workdir, doors: Doors, corrected: Spec | None = None, begun: Callable[[], None] = nobody_waits
 ) -> Report:
-    """Go on where the journal ends, and start jobs as a `corrected` spec says. A finished run has nothing left."""
+    """Go on where the journal ends, and start jobs as a `corrected` spec says. A finished run has nothing left, and
+    one that goes back starts no job that could be corrected."""
     workdir.require()
     with workdir.hold():
         journal = Journal(workdir.lines)
-        if corrected is not None:
+        if corrected is not None and journal.progress.state not in ("finished", "rolled-back", "rolling-back"):
             spec = proposal_of(workdir).spec
             for job in corrected.jobs:
                 check_submits(corrected, job)
