@@ -284,7 +284,7 @@ def test_a_job_that_restarts_for_ever_ends_the_confirmation_and_goes_on_with_a_c
     began = time.monotonic()
     error = ground.applied(spec, code=7)
     assert time.monotonic() - began < 180, "it was waited for until its deadline"
-    assert "orders fails again and again with the same: " in error["error"] and "/ by zero" in error["error"]
+    assert "orders fails again and again with the same: " in error["message"] and "/ by zero" in error["message"]
     assert "stateshift rollback" in error["hint"] and "--spec FILE" in error["hint"]
     states = [job["state"] for job in ground.there.ask("/jobs/overview")["jobs"]]
     assert set(states) & {"RUNNING", "RESTARTING"}, "Flink has not given up"
@@ -297,7 +297,7 @@ def test_a_job_that_restarts_for_ever_can_be_taken_back(ground: Ground) -> None:
     job = ground.job("orders", ground.started("orders"))
     failing = ground.submit("orders", *FIXED_DELAY, "--fails-at", "1")
     error = ground.applied(ground.spec(job | {"submit": failing | {"seconds_max": 600}}), code=7)
-    assert "fails again and again" in error["error"]
+    assert "fails again and again" in error["message"]
     assert ground.said("rollback", ground.workdir, "--yes")["state"] == "rolled-back"
     ground.goes_on("orders")
 
@@ -308,6 +308,6 @@ def test_an_outage_is_waited_for_until_the_deadline(ground: Ground) -> None:
     job = ground.job("orders", ground.started("orders"))
     failing = ground.submit("orders", *FIXED_DELAY, "--fails-at", "1", "--fails-with", "outage")
     error = ground.applied(ground.spec(job | {"submit": failing | {"seconds_max": 30}}), code=7)
-    assert "has committed nothing in 30 s" in error["error"]
+    assert "has committed nothing in 30 s" in error["message"]
     assert ground.said("rollback", ground.workdir, "--yes")["state"] == "rolled-back"
     ground.goes_on("orders")
