@@ -24,6 +24,9 @@ from stateshift.survey import Facts, Finding, Image, SinkFacts, Survey
 REPEATED = "repeated-batches"
 
 SKIPPING = "Delta, a file sink, or a foreachBatch with txnVersion"
+# CompactibleFileStreamLog.compact reads every entry since the last compaction; where one is missing, the job fails at
+# batch 9, 19, ... (seen with 4.3.0).
+WITH_ITS_LOG = "a file sink needs its log there, too: name both folders in `data`"
 _COMMIT_FIRST = "start the job once where it is, until it has committed batch {batch}, then plan again"
 _WAIVE = f'where the sink takes a batch number again, say so: "waive": ["{REPEATED}"], or name the sink (`sink`)'
 
@@ -224,12 +227,12 @@ def _clearing(facts: Facts, image: Image) -> str:
     sink = facts.sink
     if sink is not None and sink.has_batch(image.identity, (image.epoch or 0) + 1) is False:
         return "nothing has to be cleared"
-    return f"{_restoring(facts, image)}, or let the job write to another place (a file sink: always)"
+    return f"{_restoring(facts, image)}, or let the job write to another place; {WITH_ITS_LOG}"
 
 
 def _way_out(job: JobSpec, facts: Facts, image: Image) -> str:
     if not job.moves:
-        return "let the fork write to a folder of its own"
+        return f"let the fork write to a folder of its own; {WITH_ITS_LOG}; then {_restoring(facts, image)}"
     return (
         f'rewind in a fork (`--fork`; "mode": "fork"), or under new numbers (`--renumber`; "renumber": true), and '
         f"{_restoring(facts, image)}"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stateshift.engines.spark.findings.batches import WITH_ITS_LOG
 from stateshift.engines.spark.layout import SINK_LOG
 from stateshift.spec import JobSpec
 from stateshift.survey import Facts, Finding, Image, SinkFacts
@@ -72,7 +73,7 @@ def _of_fork(sink: SinkFacts, image: Image) -> Finding:
                        "of its own is written there as well")  # fmt: skip
     return Finding("warn", f"{have}, and goes by their numbers alone: a fork that writes there, too, is not given the "
                    "output of batches with these numbers",
-                   hint="let the fork write to a place of its own")  # fmt: skip
+                   hint=f"let the fork write to a place of its own; {WITH_ITS_LOG}")  # fmt: skip
 
 
 def _batches(sink: SinkFacts, image: Image) -> str:

@@ -218,3 +218,11 @@ def test_a_source_that_is_not_known_and_keeps_files_is_refused() -> None:
         found = survey.survey(storage, changes=spec.jobs[0].transform)
         plan = plan_of(spec, facts_of(found))
         assert ("source 0 is none that stateshift knows" in refusals(plan)) is refuses
+
+
+def test_where_a_file_sink_writes_to_another_folder_its_log_goes_along() -> None:
+    """Without it the job fails at the next compaction of the log."""
+    sink = replace(named_sink(SinkSpec("file", "s3://lake/t")), read=True, logs={"": SinkLog(5)})
+    forked = planned(spec_of(transform=rewind(2), mode="fork"), sink=sink)
+    assert "needs its log there, too: name both folders in `data`" in (going_back(forked).hint or "")
+    assert "leave of each of the entries 3 to 5" in (going_back(forked).hint or "")
