@@ -34,6 +34,7 @@ from stateshift.formats.flink.operator_state import (
     decode_operator_header,
     element_bytes,
     read_element,
+    require_version,
     split_elements,
 )
 from stateshift.formats.flink.references import keyed_streams
@@ -158,6 +159,7 @@ class Walk:
         content = bounds.gathered(self.streams.chunks(handle.stream), "operator state")
         elements = split_elements(content, starts, handle.stream.size)
         header = decode_operator_header(content[: min(starts)])
+        require_version(header)
         self._count(handle.stream, min(starts) if header.compressed else handle.stream.size)
         self._counted_whole(handle.stream)
         for named in handle.states:

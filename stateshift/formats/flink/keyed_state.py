@@ -20,7 +20,7 @@ Flink: runtime/state/KeyedBackendSerializationProxy, FullSnapshotAsyncWriter, he
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
@@ -28,6 +28,7 @@ from typing import Final
 from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.flink.java_data import Input, decode_modified
 from stateshift.formats.flink.serializers import Serializer, Unknown, read_snapshot
+from stateshift.formats.flink.state_options import MODE, STATE_TYPE, fault_of_options, fault_of_roles
 
 VERSION: Final = 6
 END_OF_GROUP: Final = 0xFFFF
@@ -35,11 +36,12 @@ _FLAG: Final = 0x80
 KINDS: Final = {0: "keyed", 1: "operator", 2: "broadcast", 3: "timers", 4: "keyed (async)"}
 
 _ANCHOR: Final = re.compile(
-    rb"\0\0\0([\0-\4])\0\0\0(?:[\0-\x08]\0\x10KEYED_STATE_TYPE\0(.)|[\0-\x08]\0\x20OPERATOR_STATE_DISTRIBUTION_MODE\0(.)"
-    rb"|\0\0\0\0\x01\0\x10VALUE_SERIALIZER)",
+    rb"\0\0\0(?:([\x00\x04])\0\0\0[\x00-\x08]\0\x10KEYED_STATE_TYPE\0"
+    rb"|([\x01\x02])\0\0\0[\x00-\x08]\0\x20OPERATOR_STATE_DISTRIBUTION_MODE\0"
+    rb"|(\x03)\0\0\0\0\0\0\0\x01\0\x10VALUE_SERIALIZER)",
     re.DOTALL,
 )
-_TYPES: Final = ("KEYED_STATE_TYPE", "OPERATOR_STATE_DISTRIBUTION_MODE")
+_TYPES: Final = (STATE_TYPE, MODE)
 _SNAPSHOT: Final = re.compile(rb"Snapshot(?![\w$])", re.ASCII)
 _BEFORE: Final = re.compile(rb"\w*\Z", re.ASCII)
 _CLASS_MAX: Final = 256  # bytes of a class's name that are looked at, without its package
@@ -86,9 +88,11 @@ def decode_header(content: bytes, size: int | None = None) -> Header:
         key = read_snapshot(data)
     except Unknown as error:
         key, unknown = None, error.snapshot
+    at = data.at
     states = _listed_states(data) if key is not None else None
     if states is None:
-        states = find_states(content[: data.end])
+        count = Input(content, "keyed state", at).i2() if key is not None else None
+        states = find_states(content[: data.end], count)
     elif size is not None and not data.at_end():
         raise data.wrong(f"{data.end - data.at} bytes between the header's end and the first key group")
     return Header(version, compressed, key, states, data.end, unknown)
@@ -122,52 +126,77 @@ def read_state(data: Input) -> StateInfo | None:
     name, at, kind = data.utf(), data.at, data.i4()
     if kind not in KINDS:
         raise data.wrong(f"{kind} is no kind of state", at)
-    options: dict[str, str] = {}
-    for _ in range(data.items("options")):
-        option = data.utf()
-        options[option] = data.utf()
-    serializers: dict[str, Serializer] = {}
+    described = _Described(name, KINDS[kind])
     try:
-        for _ in range(data.items("serializers")):
-            role = data.utf()
-            serializers[role] = read_snapshot(data)
+        described.read(data)
     except Unknown:
         return None
-    return _made(name, kind, next((options[o] for o in _TYPES if o in options), None), serializers)
+    return described.state()
 
 
-def _made(
-    name: str, kind: int, type_: str | None, serializers: Mapping[str, Serializer], unknown: str | None = None
-) -> StateInfo:
-    namespace, value = serializers.get("NAMESPACE_SERIALIZER"), serializers.get("VALUE_SERIALIZER")
-    return StateInfo(name, KINDS[kind], type_, namespace, value, serializers.get("KEY_SERIALIZER"), unknown)
+@dataclass
+class _Described:
+    """What the header says of one state, as far as it is read."""
+
+    name: str
+    kind: str
+    options: dict[str, str] = field(default_factory=dict)
+    serializers: dict[str, Serializer] = field(default_factory=dict)
+
+    def read(self, data: Input) -> None:
+        """Read the options and serializers. Raises Unknown at a serializer that is not known, and FormatError where
+        Flink could not restore the state."""
+        for _ in range(data.items("options")):
+            option = data.utf()
+            self.options[option] = data.utf()
+        self._refuse(data, fault_of_options(self.kind, self.options))
+        roles: list[str] = []
+        for _ in range(data.items("serializers")):
+            roles.append(data.utf())
+            self._refuse(data, fault_of_roles(self.kind, roles, complete=False))
+            self.serializers[roles[-1]] = read_snapshot(data)
+        self._refuse(data, fault_of_roles(self.kind, roles, complete=True))
+
+    def state(self, unknown: str | None = None) -> StateInfo:
+        type_ = next((self.options[option] for option in _TYPES if option in self.options), None)
+        return StateInfo(
+            self.name,
+            self.kind,
+            type_,
+            self.serializers.get("NAMESPACE_SERIALIZER"),
+            self.serializers.get("VALUE_SERIALIZER"),
+            self.serializers.get("KEY_SERIALIZER"),
+            unknown,
+        )
+
+    def _refuse(self, data: Input, fault: str | None) -> None:
+        if fault is not None:
+            raise data.wrong(f"state {self.name!r} {fault}")
 
 
-def find_states(header: bytes) -> tuple[StateInfo, ...]:
-    """The states in their order, which is the one in which the data numbers them."""
+def find_states(header: bytes, count: int | None = None) -> tuple[StateInfo, ...]:
+    """The states in their order, which is the one in which the data numbers them; `count` of them, where that is
+    known."""
     states = []
     floor = 0  # a state's name lies behind the state before it
     for found in _ANCHOR.finditer(header):
         states.append(_found_state(header, found, floor))
         floor = found.end()
+    if count is not None and len(states) != count:
+        raise FormatError(f"keyed state: its header has {count} states, of which {len(states)} can be read", None, 0)
     return tuple(states)
 
 
 def _found_state(header: bytes, found: re.Match[bytes], floor: int) -> StateInfo:
     name = _name_before(header, found.start(), floor)
-    serializers: dict[str, Serializer] = {}
     data = Input(header, "a state's header", found.start() + 4)
-    unknown = None
+    kind = found[1] or found[2] or found[3]
+    described = _Described(name, KINDS[kind[0]])
     try:
-        for _ in range(data.items("options")):
-            data.utf()
-            data.utf()
-        for _ in range(data.items("serializers")):
-            role = data.utf()
-            serializers[role] = read_snapshot(data)
+        described.read(data)
     except Unknown as error:
-        unknown = error.snapshot
-    return _made(name, found[1][0], _type_after(header, found), serializers, unknown)
+        return described.state(error.snapshot)
+    return described.state()
 
 
 def find_serializers(header: bytes) -> tuple[str, ...]:
@@ -191,11 +220,6 @@ def _name_before(header: bytes, end: int, floor: int) -> str:
             except ValueError:
                 continue
     raise FormatError("keyed state: a state without a name", None, end)
-
-
-def _type_after(header: bytes, found: re.Match[bytes]) -> str | None:
-    length = found[2] or found[3]
-    return header[found.end() : found.end() + length[0]].decode("ascii", "replace") if length else None
 
 
 def sections(offsets: tuple[int, ...], end: int) -> tuple[tuple[int, int] | None, ...]:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from stateshift.errors import FormatError
+from stateshift.errors import FormatError, UnknownVersion
 from stateshift.formats.flink import snappy_frames
 from stateshift.formats.flink.java_data import Input
 from stateshift.formats.flink.keyed_state import StateInfo, find_states, read_state
@@ -74,6 +74,22 @@ def decode_operator_header(head: bytes) -> OperatorHeader:
     if not data.at_end():
         raise data.wrong(f"{data.end - data.at} bytes between the header's end and the first element")
     return OperatorHeader(version, compressed, tuple(states), True)
+
+
+def require_version(header: OperatorHeader) -> None:
+    """Raise UnknownVersion for a header that no Flink of today reads."""
+    version = header.version
+    if version in _VERSIONS:
+        return
+    if 0 < version < _VERSIONS[0]:
+        raise UnknownVersion(
+            f"{_WHAT} has a header of version {version}, of a Flink before 1.7, whose states cannot be read",
+            None,
+            0,
+            hint="start the job from it in its own Flink, and take a savepoint with Flink 1.15 or newer",
+        )
+    read = f"{_VERSIONS[0]} and {_VERSIONS[1]}"
+    raise UnknownVersion(f"{_WHAT} has version {version}, of which Flink reads {read}", None, 0)
 
 
 def _read_streams_begun(data: Input) -> None:

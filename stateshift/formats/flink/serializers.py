@@ -23,8 +23,10 @@ from typing import Any, Final
 
 from stateshift.formats.flink.java_data import Input
 
-_OUTER, _NESTED = 911108, 1333245
+_OUTER, _NESTED, _NESTED_VERSION = 911108, 1333245, 1
 _SIMPLE_WITH_CLASS, _SIMPLE_VERSION = 2, 3
+_PROXY_OLD, _PROXY = 1, 2  # of Flink before 1.7, and since
+_COMPOSITE_OLD = 2  # up to it a composite has no number in front of what the outer one adds
 DEPTH_MAX: Final = 32
 
 
@@ -47,10 +49,12 @@ class Serializer:
 
 
 def read_snapshot(data: Input, nested: bool = False, depth: int = 0) -> Serializer:
+    """Read a snapshot to its end. Raises Unknown where its class is not known here, and FormatError where Flink would
+    not read it."""
     if depth > DEPTH_MAX:
         raise data.wrong("serializers inside of serializers without an end")
-    if not nested and data.i4() != 2:
-        raise Unknown("a snapshot of another kind")
+    if not nested:
+        _read_proxy(data)
     at, class_name = data.at, data.utf()
     meant = misspelt(class_name)
     if meant is not None:
@@ -61,20 +65,26 @@ def read_snapshot(data: Input, nested: bool = False, depth: int = 0) -> Serializ
         _read_simple(data, version, class_name)
         return Serializer(name, version)
     if name not in _ARITY:
+        _check_version(data, name, version, class_name)
         raise Unknown("a serializer that is not known here", class_name)
-    if data.i4() != _OUTER:
-        raise Unknown("a composite of another kind", class_name)
-    data.i4()
-    of = data.utf() if name in _WITH_CLASS else None
-    if data.i4() != _NESTED:
-        raise Unknown("a composite of another kind", class_name)
-    data.i4()
+    _read_outer(data, version, class_name)
     at = data.at
-    inner = tuple(read_snapshot(data, True, depth + 1) for _ in range(data.items("serializers")))
+    of = data.utf() if name in _WITH_CLASS else None
+    inner = _read_nested(data, class_name, depth)
     arity = _ARITY[name]
     if arity is not None and len(inner) != arity:
         raise data.wrong(f"{name} has {len(inner)} serializers, and not {arity}", at)
+    if of is not None:
+        _check_tuple(data, of, len(inner), at)
     return Serializer(name, version, inner, of)
+
+
+def _read_proxy(data: Input) -> None:
+    at, version = data.at, data.i4()
+    if version == _PROXY_OLD:
+        raise Unknown("a snapshot of another kind")
+    if version != _PROXY:
+        raise data.wrong(f"a serializer in version {version}, of which Flink reads {_PROXY}", at)
 
 
 def _read_simple(data: Input, version: int, class_name: str) -> None:
@@ -82,7 +92,56 @@ def _read_simple(data: Input, version: int, class_name: str) -> None:
     if version == _SIMPLE_WITH_CLASS:
         data.utf()
     elif version != _SIMPLE_VERSION:
-        raise Unknown(f"version {version} of a snapshot", class_name)
+        raise _refused(data, f"version {version}, of which Flink reads 2 and 3", class_name)
+
+
+def _check_version(data: Input, name: str, version: int, class_name: str) -> None:
+    """Refuse a class of Flink's, of which nothing else is read here, in a version that Flink does not read."""
+    known = _VERSIONS.get(name)
+    if known is not None and version not in known and _is_flinks(class_name):
+        raise _refused(data, f"version {version}, of which Flink reads {known[0]}", class_name)
+
+
+def _read_outer(data: Input, version: int, class_name: str) -> None:
+    """Read what stands in front of what the outer one adds. Up to version 2 nothing did."""
+    if data.i4() == _OUTER:
+        if version <= _COMPOSITE_OLD:
+            raise _refused(data, f"the layout of version 3, but version {version}", class_name)
+        data.i4()
+        return
+    if version <= _COMPOSITE_OLD:
+        raise Unknown("a composite of an older version", class_name)
+    raise _refused(data, f"not the number {_OUTER} in front of its layout", class_name)
+
+
+def _read_nested(data: Input, class_name: str, depth: int) -> tuple[Serializer, ...]:
+    if data.i4() != _NESTED:
+        raise _refused(data, f"not the number {_NESTED} in front of its serializers", class_name)
+    version = data.i4()
+    if version != _NESTED_VERSION:
+        raise _refused(data, f"serializers in version {version}, of which Flink reads {_NESTED_VERSION}", class_name)
+    return tuple(read_snapshot(data, True, depth + 1) for _ in range(data.items("serializers")))
+
+
+def _refused(data: Input, has: str, class_name: str) -> Exception:
+    """Return the error for a snapshot that Flink would not read; a class that is not Flink's may have its own rules."""
+    if not _is_flinks(class_name):
+        return Unknown("a serializer that is not known here", class_name)
+    return data.wrong(f"a snapshot of {snapshot_name(class_name)} has {has}")
+
+
+def _is_flinks(class_name: str) -> bool:
+    return class_name.startswith(_FLINK)
+
+
+def _check_tuple(data: Input, class_name: str, arity: int, at: int) -> None:
+    """Refuse a class of Flink's tuples that is not there, or has another number of fields; a job may have its own."""
+    wanted = f"{_TUPLE}{arity}"
+    if class_name == wanted:
+        return
+    alike = len(class_name) == len(wanted) and _letters_apart(class_name, wanted) <= _LETTERS_MAX
+    if alike or wanted.startswith(class_name) or class_name.startswith(_TUPLE):
+        raise data.wrong(f"a tuple of {arity} fields has the class {class_name!r}, which would be {wanted}", at)
 
 
 def value(serializer: Serializer, data: Input) -> Any:
@@ -124,10 +183,13 @@ def snapshot_name(class_name: str) -> str:
 
 
 def misspelt(class_name: str) -> str | None:
-    """Return the class of Flink's that this is but for a letter or two: no job has another of nearly the same name, and
-    Flink finds none."""
+    """Return the class of Flink's that this is but for a letter or two, or for its end: no job has another of nearly
+    the same name, and Flink finds none."""
     if class_name in _CLASSES:
         return None
+    longer = next((known for known in _CLASSES if len(class_name) >= _BEGUN_MIN and known.startswith(class_name)), None)
+    if longer is not None:
+        return longer
     alike = (known for known in _CLASSES if len(known) == len(class_name))
     return next((known for known in alike if _letters_apart(known, class_name) <= _LETTERS_MAX), None)
 
@@ -210,6 +272,11 @@ _BASE: Final = "org.apache.flink.api.common.typeutils.base."
 _RUNTIME: Final = "org.apache.flink.api.java.typeutils.runtime."
 _TABLE: Final = "org.apache.flink.table.runtime.typeutils."
 _LETTERS_MAX: Final = 2
+_BEGUN_MIN: Final = 16  # letters that no other class begins with and ends after
+_FLINK: Final = "org.apache.flink."
+_TUPLE: Final = f"{_FLINK}api.java.tuple.Tuple"
+# The versions that Flink reads of serializers that are not decoded here, where it refuses others.
+_VERSIONS: Final[Mapping[str, tuple[int, ...]]] = {"PojoSerializer": (2,)}
 _CLASSES: Final = frozenset((
     *(f"{_BASE}{name}Serializer${name}SerializerSnapshot"
       for name in ("String", "Long", "Int", "Short", "Byte", "Boolean", "Double", "Float")),

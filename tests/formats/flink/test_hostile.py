@@ -83,7 +83,7 @@ def test_names_of_serializers_are_found_in_time(content: bytes) -> None:
 
 
 def test_names_of_states_are_found_in_time() -> None:
-    state = encode_utf("x") + struct.pack(">iii", 0, 0, 1) + encode_utf("VALUE_SERIALIZER")
+    state = encode_utf("x") + struct.pack(">iii", 3, 0, 1) + encode_utf("VALUE_SERIALIZER") + struct.pack(">i", 1)
     began = time.thread_time()
     assert len(find_states(state * 20_000 + bytes(4))) == 20_000
     assert time.thread_time() - began < 10
