@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
 import page  # noqa: E402
+from held import cache  # noqa: E402
+from verdict_log import VerdictLog, code_digest  # noqa: E402
 
 from tests.damage import images, pool  # noqa: E402
 from tests.damage.mutations import made  # noqa: E402
@@ -71,9 +73,8 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--workers", type=int, default=2, help="processes that judge (default: 2)")
     parser.add_argument("--no-apply", action="store_true", help="ask `verify --deep` alone")
-    parser.add_argument(
-        "--engine", action="store_true", help="give a sample to a real Spark and a real Flink"
-    )
+    parser.add_argument("--engine", nargs="?", const="both", choices=("spark", "flink", "both"),
+                        help="give a sample to a real Spark and a real Flink")  # fmt: skip
     parser.add_argument("--one", metavar="ID", help="one mutation, as it is named in damage.jsonl")
     parser.add_argument(
         "--keep", type=Path, metavar="DIR", help="with --one: write its files there"
@@ -90,14 +91,21 @@ def chosen(mutations: int, only: str) -> list[str]:
 
 
 def judged(ids: list[str], workers: int, without_apply: bool) -> Iterable[Verdict]:
+    """Return every verdict: those that an earlier run over the same code left, then the others."""
     ask = pool.judge if without_apply else pool.judge_and_apply
+    log = VerdictLog.opened(cache(), f"{code_digest(ROOT)}{'-verify' if without_apply else ''}")
+    known = [log.verdicts[id_] for id_ in ids if id_ in log.verdicts]
+    if known:
+        print(f"{len(known):,} were judged before, over the same code", file=sys.stderr)
+    yield from known
+    missing = [id_ for id_ in ids if id_ not in log.verdicts]
     began = said = time.monotonic()
-    for number, verdict in enumerate(pool.verdicts(ids, workers, ask), 1):
+    for number, verdict in enumerate(pool.verdicts(missing, workers, ask), 1):
+        log.add(verdict)
         if time.monotonic() - said > 15:
             said = time.monotonic()
-            print(
-                f"{number:,} of {len(ids):,} in {said - began:.0f} s", file=sys.stderr, flush=True
-            )
+            progress = f"{number:,} of {len(missing):,} in {said - began:.0f} s"
+            print(progress, file=sys.stderr, flush=True)
         yield verdict
 
 
