@@ -144,7 +144,7 @@ class Numbered:
             log = self.output / "_spark_metadata"
             return (log / str(batch)).exists() or (log / f"{batch}.compact").exists()
         if self.sink == "iceberg":
-            said = f'"spark.sql.streaming.epochId" : "{batch}"'
+            said = f'"spark.sql.streaming.epochId":"{batch}"'
             return any(said in path.read_text() for path in self.output.glob("db/rows/metadata/v*.metadata.json"))
         return any(action.get("txn", {}).get("version") == batch for action in self._delta_actions())
 

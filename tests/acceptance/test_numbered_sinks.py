@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +173,7 @@ def test_a_warm_move_brings_the_state_of_the_batch_in_which_the_job_was_stopped(
         cluster = {
             "kind": "command",
             "find": f"kill -0 {group} 2>/dev/null && echo running {group} || echo absent",
-            "stop": f"kill -KILL -- -{group}",
+            "stop": [sys.executable, "-c", f"import os; os.killpg({group}, 9)"],
             "submit": "false",
         }
         brought(
