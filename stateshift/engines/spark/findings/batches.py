@@ -35,6 +35,8 @@ def of_batches(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     """Everything worth saying of batches that were planned and not committed."""
     if facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued"):
         return  # a running job has always planned its next batch
+    if wishes_of(job.transform).renumber:
+        return  # the batch gets a number that no sink has
     for survey in (facts.source, *facts.merges):
         for image in survey.images:
             is_behind = image.epoch is not None and image.planned is not None and image.planned > image.epoch
@@ -157,15 +159,14 @@ def _several(job: JobSpec, facts: Facts, image: Image, name: str) -> Finding:
 def of_rewind(job: JobSpec, facts: Facts, image: Image, name: str) -> Iterator[Finding]:
     """Where a job goes back to an earlier batch."""
     newest = image.details.get("newest")
-    if newest is None or image.epoch is None or newest[0] == image.epoch:
+    if image.epoch is None:
+        return
+    if wishes_of(job.transform).renumber:
+        yield from _of_renumbered(job, facts, image, name)
+        return
+    if newest is None:
         return
     back = _back(job, image, newest[0], name)
-    wishes = wishes_of(job.transform)
-    if wishes.renumber:
-        number = number_after(wishes, image, facts.sink)
-        yield Finding("warn", f"{back}. {_renumbered(image, number)}. {_left_there(facts, image)}",
-                      hint=_clearing_first(facts, image))  # fmt: skip
-        return
     last = image.epoch + 1
     if not may_know(job, facts, image, last):
         yield Finding("warn", f"{back}. {_given_twice(job, facts, image)}", hint=_clearing(facts, image))
@@ -184,6 +185,19 @@ def _back(job: JobSpec, image: Image, newest: int, name: str) -> str:
     first = f"first that of batch {epoch + 1} as it was planned"
     how = first if kept_batch(job, image) is not None else "in batches planned anew"
     return f"{name} goes back from batch {newest} to batch {epoch}; the input of {again} is read again, {how}"
+
+
+def _of_renumbered(job: JobSpec, facts: Facts, image: Image, name: str) -> Iterator[Finding]:
+    """Where the last batch gets another number. A planned batch may have reached the sink, too."""
+    number = number_after(wishes_of(job.transform), image, facts.sink)
+    if number == image.epoch:
+        return
+    back = _back(job, image, number, name)
+    yield Finding(
+        "warn",
+        f"{back}. {_renumbered(image, number)}. {_left_there(facts, image)}",
+        hint=_clearing_first(facts, image),
+    )
 
 
 def _renumbered(image: Image, number: int) -> str:

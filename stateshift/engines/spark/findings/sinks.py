@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from stateshift.engines.spark.findings.batches import WITH_ITS_LOG
 from stateshift.engines.spark.layout import SINK_LOG
+from stateshift.engines.spark.reshaping.wishes import wishes_of
 from stateshift.spec import JobSpec
 from stateshift.survey import Facts, Finding, Image, SinkFacts
 
@@ -41,6 +42,7 @@ def _of_sink(job: JobSpec, facts: Facts, sink: SinkFacts, images: tuple[Image, .
     if not sink.read:
         yield _of_unread(sink)
         return
+    renumbers = wishes_of(job.transform).renumber
     runs = facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued", "unknown")
     for image in images:
         name = image.name or image.path or "the job"
@@ -50,7 +52,7 @@ def _of_sink(job: JobSpec, facts: Facts, sink: SinkFacts, images: tuple[Image, .
             yield _of_fork(sink, image)
         elif runs:
             yield Finding("note", f"{_named(sink)} has {_batches(sink, image)} of {name} so far")
-        elif "newest" not in image.details:  # it goes back on purpose: that is said with the rewind
+        elif "newest" not in image.details and not renumbers:  # else it goes back on purpose: the rewind says so
             yield from _of_image(sink, image, image.epoch, name)
 
 

@@ -32,7 +32,7 @@ def kept_batch(job: JobSpec, image: Image) -> int | None:
 def rewrites_versions(wishes: Wishes, image: Image) -> bool:
     """Whether a change writes every version of the state anew, so that files of another version do not fit beside."""
     other_settings = settings_after(wishes, image.settings)
-    return bool(other_settings or wishes.format_1 or wishes.split or wishes.merge or wishes.evolve)
+    return bool(other_settings or wishes.renumber or wishes.format_1 or wishes.split or wishes.merge or wishes.evolve)
 
 
 def planned_paths(job: JobSpec, facts: Facts, images: Iterable[Image]) -> Mapping[str, str]:

@@ -27,7 +27,7 @@ def number_after(wishes: Wishes, image: Image, sink: SinkFacts | None) -> int:
     epoch = image.epoch or 0
     if not wishes.renumber:
         return epoch
-    given: list[int | None] = [epoch, *image.details.get("newest", ())]
+    given: list[int | None] = [epoch, image.planned, *image.details.get("newest", ())]
     if sink is not None:
         given.append(sink.last_batch(image.identity))
     return max(number for number in given if number is not None)

@@ -115,7 +115,8 @@ def _query(reading: Reading) -> metadata_format.QueryMetadata | None:
 
 
 def _rewind(reading: Reading, found: Found, changes: Sequence[Mapping[str, Any]]) -> bool:
-    """Leave out what came after the batch to go back to; whether there was one."""
+    """Leave out what came after the batch to go back to. Whether any batch after it is committed: else it is a move as
+    any other, also of a batch that was planned."""
     batch = next((change["batch"] for change in changes if change["kind"] == "rewind"), None)
     if batch is None:
         return False
@@ -123,6 +124,8 @@ def _rewind(reading: Reading, found: Found, changes: Sequence[Mapping[str, Any]]
         newest = f"; the newest is batch {max(found.commits)}" if found.commits else ""
         reading.refuse(f"batch {batch} is not committed in {reading.storage.location}{newest}: there is no going back "
                        "to it")  # fmt: skip
+        return False
+    if batch == max(found.commits):
         return False
     found.commits = {b for b in found.commits if b <= batch}
     found.offsets = {b for b in found.offsets if b <= batch + 1}

@@ -226,3 +226,35 @@ def test_where_a_file_sink_writes_to_another_folder_its_log_goes_along() -> None
     forked = planned(spec_of(transform=rewind(2), mode="fork"), sink=sink)
     assert "needs its log there, too: name both folders in `data`" in (going_back(forked).hint or "")
     assert "leave of each of the entries 3 to 5" in (going_back(forked).hint or "")
+
+
+# ---- back to the newest batch, with another one planned
+
+KILLED = replace(SIX, planned=True, written=True)
+
+
+def test_back_to_the_newest_batch_is_a_move_that_takes_the_planned_batch_along() -> None:
+    """Its state, too: a sink that has the batch skips it."""
+    plan = planned(spec_of(transform=rewind(5)), KILLED)
+    names = {name for step in plan for _, name in getattr(step, "named", ())}
+    assert {"offsets/6", "state/0/0/7.delta", "state/0/1/7.delta"} <= names
+    assert any("the state that it wrote goes along (2 files)" in one.message for one in plan.findings)
+
+
+def test_under_a_new_number_the_planned_batch_runs_again_and_its_old_state_stays(tmp_path: Path) -> None:
+    plan = planned(renumbered(5), KILLED)
+    assert not plan.refusals
+    assert "goes back from batch 6 to batch 5" in going_back(plan).message
+    assert "Batch 5 gets the number 6" in going_back(plan).message
+    ground = brought(tmp_path, renumbered(5), KILLED)
+    here, there = ground.held(SOURCE), ground.held(TARGET)
+    assert {path for path in there if path.startswith("state/")} == {"state/0/0/7.snapshot", "state/0/1/7.snapshot"}
+    assert there["offsets/7"] == here["offsets/6"]
+
+
+def test_a_sink_that_is_ahead_is_no_hindrance_to_new_numbers() -> None:
+    sink = replace(named_sink(SinkSpec("delta", "s3://lake/t")), read=True, logs={QUERY: SinkLog(9, {5: 7})})
+    plan = planned(renumbered(5), SIX, sink)
+    assert not plan.refusals
+    assert "Batch 5 gets the number 9" in going_back(plan).message
+    assert "TO VERSION AS OF 7" in (going_back(plan).hint or "")
