@@ -17,7 +17,7 @@ Imports point down; modules on one row do not import each other:
     world
     storage, clusters, brokers
     formats, spec, survey
-    errors, plain, private_files
+    errors, plain, private_files, terms
 
 Words: a *job* has an *image* (its whole state at one *epoch*, as files) at a *location*. A *spec* says what is
 wanted, a *survey* what is there, a *plan* what will be done: *phases* of *steps*. What was done stands in the

@@ -84,6 +84,7 @@ class JobReport:
     downtime_start: float | None = None  # in seconds since the run began; known also while there is no end to it
     files_compared: int = 0  # whole, byte for byte
     key_groups_compared: int = 0  # whole, in a backend's own format
+    engine: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,11 @@ class Report:
     failure: FailureReport | None
     steered: tuple[SteeredReport, ...] = ()
     began: float | None = None  # in seconds since 1970
+
+    @property
+    def engine(self) -> str:
+        """The engine of its jobs; empty where the journal is of a version that did not say."""
+        return next((job.engine for job in self.jobs if job.engine), "")
 
 
 def summarize(progress: Progress) -> Report:
@@ -187,6 +193,7 @@ def _job(progress: Progress, name: str) -> JobReport:
         downtime_start=None if down_at is None else _between(progress.began, down_at),
         files_compared=compared["files"],
         key_groups_compared=compared["key_groups"],
+        engine=next((plan.engine for plan in plans if plan.engine), ""),
     )
 
 

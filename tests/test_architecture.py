@@ -32,7 +32,7 @@ ROWS = (
     ("world",),
     ("storage", "clusters", "brokers"),
     ("formats", "spec", "survey"),
-    ("errors", "plain", "private_files"),
+    ("errors", "plain", "private_files", "terms"),
 )
 ROW_OF = {room: number for number, rooms in enumerate(ROWS) for room in rooms}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from stateshift.cli.text import Block, Cell, Line, Table, Tone, section
 from stateshift.cli.units import compared, number
 from stateshift.storage.locations import redact
+from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
     from stateshift.look import Differences
@@ -26,7 +27,8 @@ def differences(found: Differences, a: str, b: str, verbose: bool = False) -> It
     else:
         yield Line(f"cannot be compared: {redact(a)} and {redact(b)}", "warn")
     if found.epochs[0] != found.epochs[1]:
-        yield Line(f"epoch {found.epochs[0]} and epoch {found.epochs[1]}", "dim", 2)
+        at = terms_of(found.engine).at
+        yield Line(f"{at} {found.epochs[0]} and {at} {found.epochs[1]}", "dim", 2)
     rows = [store for store in found.stores if verbose or not store.equal]
     if rows:
         yield Table(

@@ -24,6 +24,7 @@ from stateshift.cli.render_run import PHASE_HEADS, TONES, counts_of, phase_row, 
 from stateshift.cli.text import Cell
 from stateshift.cli.units import compared, dash, many, number, size, span
 from stateshift.report import FailureReport, JobReport, Report, RoundReport
+from stateshift.terms import terms_of
 
 FIRST, LAST = 1, 10  # rows of a long table
 LINES_MAX = 100
@@ -79,7 +80,7 @@ def _downtime(told: Report) -> tuple[str, ...]:
     if down:
         job = min(down, key=lambda job: job.downtime_start or 0.0)
         stopped = f"{job.job} was stopped {_at(told, job.downtime_start or 0.0)}"
-        return "not over", stopped, "no batch on the target was seen since"
+        return "not over", stopped, f"no {terms_of(told.engine).one} on the target was seen since"
     known = [job for job in told.jobs if job.downtime_seconds is not None]
     if known:
         job = max(known, key=lambda job: job.downtime_seconds or 0.0)
@@ -88,12 +89,12 @@ def _downtime(told: Report) -> tuple[str, ...]:
     if told.jobs and all(job.state == "rolled-back" for job in told.jobs):
         return "not counted", "everything was taken back"
     if any(phase.name == "halt" for job in told.jobs for phase in job.phases):
-        return "not known", "this run saw no batch on the target"
+        return "not known", f"this run saw no {terms_of(told.engine).one} on the target"
     return "none", "this run stopped no job"
 
 
 def _counted(job: JobReport) -> Iterator[str]:
-    yield f"counted from the {since(job.downtime_from)}"
+    yield f"counted from the {since(job)}"
     if job.downtime_without_rounds is not None:
         yield f"about {span(job.downtime_without_rounds)} had all of it been brought with the job down"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from stateshift.cli.text import Block, Line, Table, pairs
 from stateshift.cli.units import many, number, size, span
 from stateshift.storage.locations import redact
+from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
     from stateshift.report import Report
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
     from stateshift.survey import Left
 
 
-def live(told: Live) -> Iterator[Block]:
+def live(told: Live, engine: str) -> Iterator[Block]:
     """Behind the report of what is over."""
     yield Line(at(told), "strong")
     if told.left:
-        yield _left(told)
+        yield _left(told, engine)
         yield pairs(("downtime", f"{downtime(told)} if stopped now, beside stopping and starting the job"))
     if told.down_since is not None:
         yield pairs(("downtime", f"{down_for(told.down_since, told.at)} so far"))
@@ -34,7 +35,7 @@ def watched(report: Report, told: Live | None) -> Iterator[Block]:
     if told is None:
         yield Line("a process is at work on it now", indent=2)
         return
-    yield from live(told)
+    yield from live(told, report.engine)
     yield pairs(("to steer", "stateshift cutover | pause | throttle | rollback WORKDIR"))
 
 
@@ -87,7 +88,7 @@ def _told(one: Left) -> str:
     return f"{many(one.files, 'file')}, {size(one.bytes)}"
 
 
-def _left(told: Live) -> Table:
+def _left(told: Live, engine: str) -> Table:
     rows = tuple(
         (
             redact(job),
@@ -101,7 +102,8 @@ def _left(told: Live) -> Table:
         )
         for job, one in told.left.items()
     )
-    heads = ("job", ">rounds", ">epoch", ">files left", ">size", ">would take", ">job writes", ">we bring")
+    at = f">{terms_of(engine).at}"
+    heads = ("job", ">rounds", at, ">files left", ">size", ">would take", ">job writes", ">we bring")
     return Table(heads, rows)
 
 

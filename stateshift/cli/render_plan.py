@@ -11,6 +11,7 @@ from stateshift.cli.text import Block, Cell, Gap, Line, Table, pairs, section, w
 from stateshift.cli.units import about, dash, many, number, size, span
 from stateshift.spec.warm import NEVER, READY, TOLD, seconds_of
 from stateshift.storage.locations import redact
+from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
     from stateshift.migration import Proposal
@@ -80,14 +81,15 @@ def _is_fork(plan: Plan, job: JobSpec | None) -> bool:
 
 
 def one_plan(plan: Plan, job: JobSpec | None, verbose: bool = False) -> Iterator[Block]:
-    fork = _is_fork(plan, job)
+    fork, terms = _is_fork(plan, job), terms_of(plan.engine)
     yield Line(_title(plan, fork), "strong")
     if plan.source != plan.target:
         yield pairs(("source", redact(plan.source)), ("target", redact(plan.target)))
     else:
         yield pairs(("stays at", redact(plan.source)))
     if fork:
-        yield Line("the source may run on: what is copied is its newest committed batch at that time", "warn", indent=2)
+        newest = f"its newest {terms.done} {terms.one}"
+        yield Line(f"the source may run on: what is copied is {newest} at that time", "warn", indent=2)
     elif plan.purpose == "warm":
         yield Line("provisional: the first round, as of now; those behind it bring what the job has added", "warn", 2)
         if job is not None:
@@ -108,7 +110,7 @@ def one_plan(plan: Plan, job: JobSpec | None, verbose: bool = False) -> Iterator
 
 
 def _title(plan: Plan, fork: bool) -> str:
-    at = f" at epoch {plan.epoch}" if plan.epoch is not None else ""
+    at = f" at {terms_of(plan.engine).at} {plan.epoch}" if plan.epoch is not None else ""
     move = "copy its image to a fork" if fork else "move its image"
     does = {
         "warm": f"bring what it needs{at} over while it runs, in rounds",

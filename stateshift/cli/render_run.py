@@ -12,6 +12,7 @@ from stateshift.cli.as_json_run import shown_state
 from stateshift.cli.text import Block, Cell, Gap, Line, Table, Tone, pairs
 from stateshift.cli.units import bar, compared, dash, many, number, size, span
 from stateshift.storage.locations import redact
+from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
     from stateshift.migration import Verdict
@@ -107,14 +108,14 @@ def _summary(told: Report, workdir: str) -> Iterator[tuple[str, str | Cell]]:
     down = [job for job in told.jobs if job.downtime_seconds is not None]
     for job in down:
         label = "downtime" if len(told.jobs) == 1 else f"downtime of {job.job}"
-        yield label, f"{span(job.downtime_seconds or 0.0)}, counted from the {since(job.downtime_from)}"
+        yield label, f"{span(job.downtime_seconds or 0.0)}, counted from the {since(job)}"
         if job.downtime_without_rounds is not None:
             yield "", f"about {span(job.downtime_without_rounds)} had all of it been brought with the job down"
     yield "workdir", workdir
 
 
-def since(start: str | None) -> str:
-    return f"{start or 'start'}, to the first batch committed on the target"
+def since(job: JobReport) -> str:
+    return f"{job.downtime_from or 'start'}, to {terms_of(job.engine).first_on_target}"
 
 
 def status(
@@ -125,7 +126,7 @@ def status(
     yield from report(told, workdir, held, page)
     if live is not None:
         yield Gap()
-        yield from render_live.live(live)
+        yield from render_live.live(live, told.engine)
     elif now is not None:
         yield from _still_down(told, now)
     if told.failure is not None:

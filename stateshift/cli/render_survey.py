@@ -11,6 +11,7 @@ from stateshift.cli.render_findings import findings
 from stateshift.cli.text import Block, Cell, Gap, Line, Table, pairs, section, without_empty
 from stateshift.cli.units import many, number, ranges, share, size
 from stateshift.storage.locations import redact
+from stateshift.terms import terms_of
 
 if TYPE_CHECKING:
     from stateshift.look import JudgedImage, Judgement, Look, ShownEntry
@@ -70,7 +71,7 @@ def _flink_facts(image: Image) -> Iterator[tuple[str, str | Cell]]:
     told = image.details
     if image.epoch is None:
         return
-    yield "epoch", f"checkpoint {image.epoch}"
+    yield "checkpoint", str(image.epoch)
     if not image.epochs:
         yield "restart", epochs_of(image)
     layouts = [word for word in (told["layout"], "drained" if told["drained"] else "") if word]
@@ -257,7 +258,7 @@ def _compact(value: object) -> str:
 def judgement(found: Judgement, location: str) -> Iterator[Block]:
     """Yes or no first, then why."""
     if found.restartable:
-        at = f" from epoch {found.epoch}" if found.epoch is not None else ""
+        at = f" from {terms_of(found.engine).at} {found.epoch}" if found.epoch is not None else ""
         yield Line(f"a job can restart{at}: {redact(location)}", "good")
     else:
         yield Line(f"a job cannot restart: {redact(location)}", "bad")

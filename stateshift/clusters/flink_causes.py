@@ -100,7 +100,7 @@ _WAYS_OUT: Final = tuple(
         ),
         _FAILED_BEHIND: (
             "the job has failed for good, and its savepoint is whole: whoever is started from it "
-            '("existing_savepoint_paths") commits what the job wrote last'
+            '("existing_savepoint_paths") completes the transactions in which the job wrote last'
         ),
         r"does not support changing the parallelism": (
             "only the adaptive scheduler does (jobmanager.scheduler: adaptive, of the whole cluster); else stop with a "

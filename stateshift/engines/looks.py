@@ -86,6 +86,7 @@ class Differences:
     incomparable: list[tuple[str, str, str]] = field(default_factory=list)
     shown: list[Difference] = field(default_factory=list)
     epochs: tuple[int | None, int | None] = (None, None)
+    engine: str = "spark"
 
     @property
     def same(self) -> dict[str, int]:

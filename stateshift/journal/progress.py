@@ -60,6 +60,7 @@ class PlanProgress:
     undone: bool = False
     left: tuple[str, ...] = ()  # in the places it wrote to, when it was undone
     source: str = ""
+    engine: str = ""
 
     def finished(self, step: str) -> bool:
         found = self.steps.get(step)
@@ -134,7 +135,7 @@ def advance(progress: Progress, record: Record) -> Progress:
             _expect(progress.state == "running" and record.plan == len(progress.plans), progress, record)
             adopted = PlanProgress(
                 record.plan, record.job, record.purpose, record.fingerprint, record.steps, record.at,
-                source=record.source,
+                source=record.source, engine=record.engine,
             )  # fmt: skip
             return replace(after, plans=(*progress.plans, adopted))
         case PlansForgotten():

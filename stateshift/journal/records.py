@@ -54,6 +54,7 @@ class PlanAdopted:
     fingerprint: str
     steps: int
     source: str = ""
+    engine: str = ""  # earlier versions wrote none
 
 
 @dataclass(frozen=True, slots=True)

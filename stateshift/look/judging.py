@@ -31,6 +31,7 @@ class Judgement:
     epochs: tuple[int, ...]
     findings: tuple[Finding, ...]
     images: tuple[JudgedImage, ...] = ()
+    engine: str = "spark"
 
 
 def restartable(
@@ -45,7 +46,7 @@ def restartable(
     if not survey.images:
         found = Finding("refuse", f"{location} holds no checkpoint that a job could restart from",
                         hint=f"stateshift inspect {quote(location)}")  # fmt: skip
-        return Judgement(False, None, (), (found,))
+        return Judgement(False, None, (), (found,), engine=engine.name)
     looks = engine.looks()
     findings = [*survey.findings, *(finding for image in survey.images for finding in image.findings)]
     judged = []
@@ -57,7 +58,7 @@ def restartable(
     refused = any(finding.level == "refuse" for finding in findings)
     epochs = judged[0].epochs if len(judged) == 1 else ()  # a workflow has none in common
     told = tuple(_with_way_out(_without_this_command(finding), judged, looks) for finding in findings)
-    return Judgement(whole and not refused, survey.epoch, epochs, told, tuple(judged))
+    return Judgement(whole and not refused, survey.epoch, epochs, told, tuple(judged), engine.name)
 
 
 def _with_way_out(finding: Finding, judged: list[JudgedImage], looks: Looks) -> Finding:

@@ -15,6 +15,7 @@ from stateshift.plan import PHASES, Plan
 from stateshift.spec import Spec
 from stateshift.step import AwaitProgress, LiftFence, SubmitJob
 from stateshift.storage import locations
+from stateshift.terms import terms_of
 from stateshift.workdir import Workdir
 from stateshift.world import World
 
@@ -31,6 +32,7 @@ class Refusing:
 
     def __init__(self, spec: Spec, world: World, workdir: Workdir) -> None:
         self.spec, self.world, self.workdir = spec, world, workdir
+        self._terms = terms_of(spec.engine)
 
     def back(self, plans: Iterable[PlanProgress], discard: bool) -> None:
         """Everything that may speak against taking these back."""
@@ -77,8 +79,8 @@ class Refusing:
         for adopted in plans:
             if _in_place(self._plan(adopted)) and not adopted.undone and self._gone_on(adopted):
                 raise PlanError(
-                    f"{adopted.job} has committed batches since, on the files that were written here: it cannot do "
-                    "without them",
+                    f"{adopted.job} has {self._terms.done} {self._terms.many} since, on the files that were written "
+                    "here: it cannot do without them",
                     hint="what was set aside may be removed; there is nothing to take back",
                 )
 
@@ -90,7 +92,8 @@ class Refusing:
             if told or self._gone_on(adopted) or self._has_completed(adopted):
                 stopped = "`stateshift resume WORKDIR` starts it there again; " if is_only_stopped(adopted) else ""
                 raise CommittedSince(
-                    f"{adopted.job} has committed batches on the target since; a rollback would throw them away",
+                    f"{adopted.job} has {self._terms.done} {self._terms.many} on the target since; a rollback would "
+                    "throw them away",
                     hint=f"{stopped}if that is what you want: {self._discarding}",
                 )
 
@@ -110,13 +113,13 @@ class Refusing:
         again = "`stateshift resume WORKDIR` starts it there again"
         if in_place:
             raise CommittedSince(
-                f"{adopted.job} has committed while it was being stopped, on the files that were written here: it "
-                "cannot do without them",
+                f"{adopted.job} has {self._terms.went_on} while it was being stopped, on the files that were written "
+                "here: it cannot do without them",
                 hint=f"{again}; there is nothing to take back",
             )
         raise CommittedSince(
-            f"{adopted.job} has committed on the target while it was being stopped; to take it back would throw that "
-            "away. It is stopped, and its image is whole",
+            f"{adopted.job} has {self._terms.went_on} on the target while it was being stopped; to take it back would "
+            "throw that away. It is stopped, and its image is whole",
             hint=f"{again}; if it may be thrown away: {self._discarding}",
         )
 

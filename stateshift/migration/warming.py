@@ -28,6 +28,7 @@ from stateshift.plan import Plan
 from stateshift.spec import JobSpec
 from stateshift.spec.warm import NEVER, READY, TOLD, seconds_of, window_of
 from stateshift.survey import Facts, Left
+from stateshift.terms import terms_of
 from stateshift.world import Unwatched
 
 RUNS = ("running", "queued", "unknown")
@@ -304,13 +305,14 @@ class Warming:
     def _waits_for(self, seen: list[Seen]) -> str:
         if self.run.helm.wishes.cutover is not None:
             return "until so little is left that the job may be stopped"
+        terms = terms_of(self.run.spec.engine)
         told = [one.job for one in seen if one.job.cutover == TOLD]
         hours = [one.job.cutover for one in seen if window_of(one.job.cutover) and not self._is_allowed(one.job)]
         if told:
             return "for `stateshift cutover`"
         if any(one.job.cutover == NEVER for one in seen):
-            return "for the job's next batches: it is never stopped"
-        return f"for {hours[0]}" if hours else "for the job's next batch"
+            return f"for the job's next {terms.many}: it is never stopped"
+        return f"for {hours[0]}" if hours else f"for the job's next {terms.one}"
 
 
 def runs_at(facts: Facts) -> Epochs:
@@ -329,7 +331,8 @@ def _speed(one: PlanProgress) -> tuple[float, float] | None:
 
 def _at(plan: Plan) -> str:
     """A workflow's queries have an epoch each."""
-    return "each query's last epoch" if plan.epoch is None else f"epoch {plan.epoch}"
+    terms = terms_of(plan.engine)
+    return terms.at_each if plan.epoch is None else f"{terms.at} {plan.epoch}"
 
 
 def _rate(bytes_per_second: float | None) -> str:

@@ -65,7 +65,9 @@ class Working:
         self._plans[number] = plan
         fingerprint, now = self.workdir.write_plan(number, plan), self.doors.clock.now()
         steps = sum(len(phase.steps) for phase in plan.phases)
-        self.journal.append(PlanAdopted(now, number, plan.job, plan.purpose, fingerprint, steps, plan.source))
+        self.journal.append(
+            PlanAdopted(now, number, plan.job, plan.purpose, fingerprint, steps, plan.source, plan.engine)
+        )
         return number, plan
 
     def forget(self, numbers: Collection[int], job: str) -> None:

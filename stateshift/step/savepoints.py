@@ -34,8 +34,8 @@ ENDING = ("Suspend Savepoint", "Terminate Savepoint")
 CLOCKS_APART = 60.0  # seconds that a storage's clock may be behind ours
 LISTED_SECONDS_MAX = 15.0  # after which a cluster lists what was completed
 _FAILED = (
-    "it failed while it was stopped, but its savepoint is whole, and whoever goes on from it commits what it wrote "
-    "last ({})"
+    "it failed while it was stopped, but its savepoint is whole, and whoever goes on from it completes the "
+    "transactions in which it wrote last ({})"
 )
 LOOKED_FOR = 4  # checkpoints that a job may have completed meanwhile, some having failed in between
 _CHECKPOINT = re.compile(r"/chk-(\d+)/?$")

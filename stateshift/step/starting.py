@@ -25,6 +25,7 @@ from stateshift.step.fences import FenceSource
 from stateshift.step.marks import NoFiles, content_of, forget_marks, release, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
 from stateshift.storage.protocol import Storage
+from stateshift.terms import Terms, terms_of
 from stateshift.world import World
 
 # What is asked for of a log, and what of it an error tells.
@@ -122,8 +123,9 @@ class SubmitJob(NoFiles):
 
 @dataclass(frozen=True, slots=True)
 class AwaitProgress(NoFiles):
-    """Wait until the job that was restored from this image commits a batch. The job writes each of `commits` with its
-    first batch; `idle` is what it writes (through `stateshift.job`) when it is restored and has nothing to read."""
+    """Wait until the job that was restored from this image gets further. A job of Spark writes each of `commits` with
+    its first batch; of a job of Flink its cluster tells. `idle` is what a job writes (through `stateshift.job`) when it
+    is restored and has nothing to read."""
 
     kind: ClassVar[str] = "AwaitProgress"
     name: str
@@ -137,7 +139,13 @@ class AwaitProgress(NoFiles):
     attempt: int = 1
 
     def describe(self) -> str:
-        return f"wait until {self.job} has committed {', '.join(self.commits)}"
+        terms = self._terms
+        return f"wait until {self.job} has {terms.done} {', '.join(self.commits) or f'a {terms.one}'}"
+
+    @property
+    def _terms(self) -> Terms:
+        """Only jobs of Spark write files that show a batch."""
+        return terms_of("spark" if self.commits else "flink")
 
     def run(self, world: World) -> Evidence:
         cluster = world.cluster(self.cluster)
@@ -156,7 +164,7 @@ class AwaitProgress(NoFiles):
             if (settled and not failed) or (committed and status.state is JobState.FINISHED):
                 return self._evidence(committed, seconds, world)
             if status.state in (JobState.FINISHED, JobState.FAILED, JobState.ABSENT):
-                when = "when it was started again" if settled else "before it committed a batch"
+                when = "when it was started again" if settled else f"before it {self._terms.done} a {self._terms.one}"
                 fact = f"{self.job} {_died(status)} {when}"
                 raise self._failed(fact, "mend this, and {} starts it again", tag, world)
             ended = watch.ended(cluster, tag, world.clock.now()) if watch is not None else None
@@ -164,7 +172,7 @@ class AwaitProgress(NoFiles):
                 fact = f"{self.job} is {status.state}, but a query of it has ended before it committed a batch"
                 raise self._failed(fact, "mend this, and {} starts the job again", tag, world, ended)
             if seconds > seconds_max:
-                fact = f"{self.job} is {status.state} and has committed nothing in {seconds_max:.0f} s"
+                fact = f"{self.job} is {status.state} and has {self._terms.none_in} in {seconds_max:.0f} s"
                 raise self._failed(fact, "{} waits again", tag, world)
             world.clock.sleep(min(2.0, 0.1 + seconds / 20, seconds_max / 10))
 

@@ -49,6 +49,7 @@ class _Hearing(Unwatched):
 
     def say(self, line: str) -> None:
         self.said.append(line)
+        super().say(line)
 
 
 @dataclass

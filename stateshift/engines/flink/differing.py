@@ -44,7 +44,7 @@ class Side:
 
 def diff(one: str, other: str, opening: Opening, show: int) -> Differences:
     a, b = _side(one, opening), _side(other, opening)
-    found = Differences(epochs=(a.epoch, b.epoch))
+    found = Differences(epochs=(a.epoch, b.epoch), engine="flink")
     for operator in dict.fromkeys((*a.operators, *b.operators)):
         _Comparing(found, operator, (a, b), show).run()
     return found

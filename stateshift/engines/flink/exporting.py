@@ -76,7 +76,7 @@ class FlinkExport:
 
 def export(location: str, wanted: Wanted, format: str, opening: Opening) -> FlinkExport:
     if wanted.batch is not None or wanted.changes is not None:
-        raise PlanError("a Flink image holds one epoch, and no changes: there is no --batch and no --changes",
+        raise PlanError("a Flink image holds one checkpoint, and no changes: there is no --batch and no --changes",
                         hint=f"stateshift inspect {quote(location)}")  # fmt: skip
     storage, survey = surveyed(location, opening)
     image = survey.images[0] if survey.images else None

@@ -227,7 +227,7 @@ def test_a_savepoint_whose_answer_was_lost_is_the_one_that_counts(tmp_path: Path
 def test_taken_back_the_old_job_is_started_from_its_savepoint_once(tmp_path: Path) -> None:
     ground, flink = place(tmp_path)
     flink.epoch = 0  # the new job never completes a checkpoint
-    with pytest.raises(ClusterError, match="has committed nothing"):
+    with pytest.raises(ClusterError, match="has completed no checkpoint"):
         ground.apply(spec_of())
     ground.rollback()
     back = [submission for submission in flink.submissions if submission.options == {"command": "back"}]

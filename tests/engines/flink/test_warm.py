@@ -258,7 +258,7 @@ def test_a_cluster_that_goes_with_its_job_leaves_its_last_checkpoint(tmp_path: P
 def not_confirmed(stage: Stage) -> None:
     """A job that runs on the target, and that a run has waited for in vain."""
     stage.flink.epoch = 0
-    with pytest.raises(ClusterError, match="has committed nothing"):
+    with pytest.raises(ClusterError, match="has completed no checkpoint"):
         stage.apply()
 
 

@@ -1,0 +1,17 @@
+"""Whatever these tests do: users of Spark read no word of Flink's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.words import Heard
+
+
+@pytest.fixture(autouse=True)
+def no_words_of_flink(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    heard = Heard.listening(monkeypatch)
+    yield
+    monkeypatch.undo()
+    assert heard.foreign_to("spark") == []
