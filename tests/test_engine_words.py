@@ -184,7 +184,7 @@ def modules_of(*places: str) -> Iterator[Path]:
             yield path
 
 
-@pytest.mark.parametrize("path", modules_of(*OF_FLINK, *OF_SPARK), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", list(modules_of(*OF_FLINK, *OF_SPARK)), ids=lambda path: str(path.relative_to(ROOT)))
 def test_what_an_engine_s_own_code_says_has_no_word_of_the_other(path: Path) -> None:
     own = "flink" if path.relative_to(ROOT).as_posix().startswith(OF_FLINK) else "spark"
     foreign = [text for text in prose_of(path) if foreign_words(own, text)]
@@ -193,7 +193,7 @@ def test_what_an_engine_s_own_code_says_has_no_word_of_the_other(path: Path) -> 
     assert foreign == []
 
 
-@pytest.mark.parametrize("path", modules_of(*OF_BOTH), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("path", list(modules_of(*OF_BOTH)), ids=lambda path: str(path.relative_to(ROOT)))
 def test_what_both_engines_users_read_takes_its_words_from_the_terms(path: Path) -> None:
     module = path.relative_to(ROOT).as_posix()
     if module.startswith(OF_FLINK):

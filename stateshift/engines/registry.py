@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stateshift.engines.looks import DecodedFile, Looks, Opening
 from stateshift.errors import PlanError
 from stateshift.storage.protocol import Storage
-from stateshift.survey import Facts, FileInfo, Finding, SinkFacts, Survey
+from stateshift.survey import Facts, FileInfo, Finding, Image, SinkFacts, Survey
 
 if TYPE_CHECKING:
     from stateshift.plan import Plan
@@ -41,7 +41,8 @@ class Engine:
     it, None where it would not. `begins_with` is the file that an image's folder has and no other engine's; `file`
     decodes a single file, and is None where that first file says what its whole folder is, and the others nothing
     alone. `sink` reads what the sink that a spec names has of these queries, as far back as the batch that stands
-    beside each; None where an image says enough of its sinks."""
+    beside each; None where an image says enough of its sinks. `taken` is an image without the operators that the job's
+    changes leave behind: what is wrong with them harms nobody."""
 
     name: str
     begins_with: str
@@ -57,6 +58,7 @@ class Engine:
     transforms: Callable[[], Mapping[str, Transform]]
     reader: Callable[[], EntriesReader]
     looks: Callable[[], Looks]
+    taken: Callable[[JobSpec, int, Image], Image]
     file: Callable[[Storage, str, str, Opening], DecodedFile] | None = None
     sink: Callable[[SinkSpec, Opening, Mapping[str, int]], SinkFacts] | None = None
 
@@ -207,16 +209,29 @@ def _flink_looks() -> Looks:
     return looks
 
 
+def _spark_taken(job: JobSpec, number: int, image: Image) -> Image:
+    from stateshift.engines.spark.reshaping.wishes import taken_along
+
+    return taken_along(job, image)
+
+
+def _flink_taken(job: JobSpec, number: int, image: Image) -> Image:
+    from stateshift.engines.flink.choosing import taken_along
+
+    return taken_along(job, number, image)
+
+
 SPARK = Engine(
     "spark", "metadata", _spark_survey, _spark_fenced_by, _spark_plan, _spark_round, _spark_standby,
     _spark_hidden, _spark_identity, _spark_own_part, _spark_misplaced, _spark_transforms, _spark_reader, _spark_looks,
-    _spark_file, _spark_sink,
+    _spark_taken, _spark_file, _spark_sink,
 )  # fmt: skip
 FLINK = Engine(
     "flink", "_metadata", _flink_survey, lambda storage: None, _flink_plan, _flink_round, _flink_standby,
     lambda job, facts, coming: None,  # no file of a checkpoint ever gets another's name
     _flink_identity,
     lambda spec, job, survey: survey, lambda storage, files: (), _flink_transforms, _flink_reader, _flink_looks,
+    _flink_taken,
 )  # fmt: skip
 ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (SPARK, FLINK)}
 

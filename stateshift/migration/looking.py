@@ -9,6 +9,7 @@ one of a few looks finds counts, and what vanishes between two of them does not.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -41,9 +42,16 @@ def damages(spec: Spec, job: JobSpec, doors: Doors, workdir: Workdir) -> tuple[F
     looks += [partial(kind.survey, at, doors.open_storage) for at in job.merge_locations]
     looks += [partial(kind.survey, at, doors.open_storage) for at in other_images(job)]
     found: list[Finding] = []
-    for look in looks:
-        found += _lasting(kind, look, job, doors)
+    for number, look in enumerate(looks):
+        found += _lasting(kind, partial(_without_what_stays, kind, job, number, look), job, doors)
     return tuple(found)
+
+
+def _without_what_stays(kind: Engine, job: JobSpec, number: int, look: Look) -> tuple[Storage, Survey]:
+    """Damage in an operator that the spec leaves behind goes nowhere: it is no reason to refuse the rest."""
+    storage, survey = look()
+    images = tuple(kind.taken(job, number, image) for image in survey.images)
+    return storage, replace(survey, images=images)
 
 
 def refuse_damaged(spec: Spec, jobs: Iterable[JobSpec], doors: Doors, workdir: Workdir) -> None:
@@ -62,12 +70,15 @@ def refuse_damaged(spec: Spec, jobs: Iterable[JobSpec], doors: Doors, workdir: W
 
 
 def _each_source_once(jobs: Iterable[JobSpec]) -> Iterator[JobSpec]:
-    """Those whose source is to be looked into. What jobs divide among them is read for the first."""
-    seen: set[tuple[str, ...]] = set()
+    """Those whose source is to be looked into. What jobs divide among them is read for the first, but operators that
+    only another one takes along."""
+    seen: set[tuple[object, ...]] = set()
     for job in jobs:
         images = (job.source, *job.merge_locations, *other_images(job))
-        if job.verify_source == "deep" and images not in seen:
-            seen.add(images)
+        drops = json.dumps([change for change in job.transform if change["kind"] == "drop"], sort_keys=True)
+        own = (images, tuple(operator.name for operator in job.operators), drops)
+        if job.verify_source == "deep" and own not in seen:
+            seen.add(own)
             yield job
 
 

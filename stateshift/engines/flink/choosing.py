@@ -62,7 +62,7 @@ def chosen(job: JobSpec, surveys: Sequence[Survey]) -> Choice:
     kept, names = {id_of(operator.name)[0] for operator in job.operators}, set[str]()
     taken = list[Taken]()
     for number, image in enumerate(images):
-        dropped = {id_of(name)[0] for name in _of_image(job, number, "drop")}
+        dropped = _dropped(job, number)
         renamed = {id_of(old)[0]: id_of(new) for old, new in _of_image(job, number, "rename").items()}
         wanted = [o.id for o in image.operators if o.id not in dropped and (not kept or o.id in kept)]
         files = _relative_files(metadata_of(image))
@@ -79,6 +79,22 @@ def chosen(job: JobSpec, surveys: Sequence[Survey]) -> Choice:
         alone=tuple(name for name in unions_of(job) if len(made.get(id_of(name)[0], ())) == 1),
         elsewhere=tuple(c["of"] for c in job.transform if "of" in c and not _meant(job, len(images), c)),
     )
+
+
+def taken_along(job: JobSpec, number: int, image: Image) -> Image:
+    """Return an image, the `number`th of the job's, without the operators that its spec leaves behind."""
+    if "metadata" not in image.details:
+        return image
+    kept, dropped = {id_of(operator.name)[0] for operator in job.operators}, _dropped(job, number)
+    whole = metadata_of(image)
+    operators = [o for o in whole.operators if o.id.hex() not in dropped and (not kept or o.id.hex() in kept)]
+    metadata = replace(whole, operators=tuple(operators))
+    return replace(image, details={**image.details, "metadata": metadata})
+
+
+def _dropped(job: JobSpec, number: int) -> set[str]:
+    """The ids of the operators that a drop names, of one image."""
+    return {id_of(name)[0] for name in _of_image(job, number, "drop")}
 
 
 def _left(images: Sequence[Image], taken: Sequence[Taken]) -> set[str]:

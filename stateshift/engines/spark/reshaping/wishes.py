@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stateshift.engines.spark.entries.settings import CODEC
 from stateshift.engines.spark.layout import HDFS, ROCKSDB
 from stateshift.engines.spark.restart.operators import PROVIDER
+from stateshift.spec import JobSpec
+from stateshift.survey import Image
 
 PARTITIONS = ("spark.sql.shuffle.partitions", "spark.sql.streaming.internal.stateStore.partitions")
 CLASSES = {
@@ -83,6 +85,29 @@ def path_after(wishes: Wishes, path: str) -> str | None:
     if not slash or name in dropped:
         return None if name in dropped else path
     return f"{area}/{names.get(name, name)}/{rest}"
+
+
+def taken_along(job: JobSpec, image: Image) -> Image:
+    """Return an image without the operators that the job's changes leave behind: their files are not copied."""
+    dropped = wishes_of(job.transform).dropped_operators
+    if not dropped:
+        return image
+    start = len(image.path) + 1 if image.path else 0
+
+    def goes(path: str) -> bool:
+        area, _, rest = path[start:].partition("/")
+        return area != "state" or rest.partition("/")[0] not in dropped
+
+    planned = image.planned_state
+    if planned is not None:
+        planned = replace(planned, files=tuple(filter(goes, planned.files)))
+    return replace(
+        image,
+        operators=tuple(operator for operator in image.operators if operator.id not in dropped),
+        shards=tuple(shard for shard in image.shards if shard.operator not in dropped),
+        needed=tuple(filter(goes, image.needed)),
+        planned_state=planned,
+    )
 
 
 def settings_after(wishes: Wishes, settings: Mapping[str, str]) -> dict[str, str]:
