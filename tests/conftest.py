@@ -2,8 +2,8 @@
 
     STATESHIFT_SEED=N          the seed of everything random (hypothesis as well); printed at the top of each run
     STATESHIFT_REQUIRE_ALL=1   a skipped test is a failed one
-    --full                     also what is marked slow
-    --quick                    only what needs no JVM: nothing that is marked spark or servers
+    --full                     also what is marked slow, and all cases of what is marked sample
+    --quick                    only what needs no JVM: nothing that is marked spark or servers, and a few cases of each
     STATESHIFT_COUNTS=FILE     where to write `N passed, N failed, N skipped`
     STATESHIFT_OUTCOMES, STATESHIFT_LEDGER   see tests/support/outcomes.py
 
@@ -17,10 +17,11 @@ import random
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -35,6 +36,11 @@ OURS = ("REQUIRE_ALL", "SEED", "COUNTS", "OUTCOMES", "LEDGER", "LAST_LINES", "JA
 
 # Tests of these use one Spark's ground (tests/acceptance/conftest.py), which takes a while to make.
 ONE_GROUND = ("tests/acceptance/test_transforms.py", "tests/acceptance/test_damage.py")
+
+# With --quick no test runs more of its cases than this.
+QUICK_CASES = 20
+
+Thoroughness = Literal["quick", "default", "full"]
 
 # What starts servers does so one after the other: memory is finite.
 SERVERS = "tests/servers/"
@@ -73,6 +79,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     mark_repeatable(items)
     done = passed_before(ledger())
     left_out = {item for item in items if item.nodeid in done or is_left_out(item, config)}
+    if not any("::" in argument for argument in config.args):  # what is asked for by name is run
+        left_out |= not_in_sample([item for item in items if item not in left_out], thoroughness(config))
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
@@ -84,6 +92,38 @@ def is_left_out(item: pytest.Item, config: pytest.Config) -> bool:
         return True
     needs_engine = item.get_closest_marker("spark") or item.get_closest_marker("servers")
     return bool(needs_engine and config.getoption("--quick"))
+
+
+def thoroughness(config: pytest.Config) -> Thoroughness:
+    """Return how much of what is many is run."""
+    if config.getoption("--full"):
+        return "full"
+    return "quick" if config.getoption("--quick") else "default"
+
+
+def not_in_sample(items: Sequence[pytest.Item], how: Thoroughness) -> set[pytest.Item]:
+    """Return the cases that the seed leaves out: of tests marked with a number, and of all that are many if quick."""
+    cases = defaultdict(list)
+    for item in items:
+        cases[item.nodeid.split("[")[0]].append(item)
+    left_out: set[pytest.Item] = set()
+    for test, of_one in cases.items():
+        count = cases_kept(of_one[0], len(of_one), how)
+        # Every process of a run has to come to the same cases.
+        chance = random.Random(f"{SEED} {test}")
+        left_out.update(chance.sample(of_one, len(of_one) - count))
+    return left_out
+
+
+def cases_kept(item: pytest.Item, count: int, how: Thoroughness) -> int:
+    """Return how many of a test's cases are run."""
+    marker = item.get_closest_marker("sample")
+    if how == "full":
+        return count
+    kept = marker.args[0] if marker else count
+    if how == "quick":
+        kept = min(QUICK_CASES, kept) if marker is None else max(1, kept // 4)
+    return int(min(count, kept))
 
 
 def ledger() -> Path | None:
@@ -159,3 +199,9 @@ def java_home() -> Path | None:
 @pytest.fixture(scope="session")
 def seed() -> int:
     return SEED
+
+
+@pytest.fixture(scope="session")
+def how(request: pytest.FixtureRequest) -> Thoroughness:
+    """How much a test that has many cases within itself shall run."""
+    return thoroughness(request.config)

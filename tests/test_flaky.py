@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -38,12 +39,24 @@ def test_passes():
     marker = pathlib.Path(__file__).with_suffix(".count")
     marker.write_text(marker.read_text() + "x" if marker.exists() else "x")
 """
+MANY_CASES = """
+import pytest
+
+@pytest.mark.parametrize("case", range(50))
+def test_of_many(case):
+    pass
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("case", range(30))
+def test_of_a_sample(case):
+    pass
+"""
 
 
 def run(folder: Path, *arguments: str) -> tuple[int, str]:
     """Run the tests of a folder as scripts/test does; return the exit code and what was printed."""
     (folder / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text("utf-8"), "utf-8")
-    markers = "\n".join(f"    {mark}: for this test" for mark in ("servers", "spark", "slow", "own", "row"))
+    markers = "\n".join(f"    {mark}: for this test" for mark in ("servers", "spark", "slow", "own", "row", "sample"))
     (folder / "pytest.ini").write_text(f"[pytest]\nmarkers =\n{markers}\n", "utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("STATESHIFT_")}
     environment["PYTHONPATH"] = str(ROOT)
@@ -137,3 +150,29 @@ def test_the_list_names_tests_that_are_there() -> None:
     for name in re.findall(r"^\| `([^`]+)`", (ROOT / "tests" / "flaky.md").read_text("utf-8"), re.MULTILINE):
         file, _, test = name.partition("::")
         assert f"def {test.split('[')[0]}" in (ROOT / file).read_text("utf-8"), name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "passed"),
+    [
+        ((), 50 + 8),
+        (("--quick",), 20 + 2),
+        (("--numprocesses", "2"), 50 + 8),
+        ([f"test_many.py::test_of_a_sample[{case}]" for case in range(10)], 10),
+    ],
+    ids=["default", "quick", "two processes", "by name"],
+)
+def test_of_many_cases_some_are_run(tmp_path: Path, arguments: Sequence[str], passed: int) -> None:
+    (tmp_path / "test_many.py").write_text(MANY_CASES)
+    code, said = run(tmp_path, *arguments)
+    assert code == 0, said
+    assert said.splitlines()[-1] == f"{passed} passed, 0 failed, 0 skipped"
+
+
+def test_a_full_run_runs_all_cases(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    (tmp_path / "test_many.py").write_text(MANY_CASES)
+    (tmp_path / "tests").mkdir()
+    code, said = run(tmp_path, "--full")
+    assert code == 0, said
+    assert said.splitlines()[-1] == "80 passed, 0 failed, 0 skipped"

@@ -385,7 +385,7 @@ def test_the_page_of_a_real_run_in_rounds_has_its_numbers(stage: Stage) -> None:
 
 
 def test_the_page_of_a_real_run_that_stopped_before_the_halt_says_that_no_job_was_stopped(stage: Stage) -> None:
-    stage.job.moods = {"batch": 0.3, "tidy": 0.0, "back": 0.0}
+    stage.job.moods = {"batch": 0.05, "tidy": 0.0, "back": 0.0}
     with pytest.raises(PlanError):
         stage.apply(until="remaining < 1ms", rounds=2)
     found = of(migration.status(stage.ground.workdir()))

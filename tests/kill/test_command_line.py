@@ -22,7 +22,7 @@ from tests.kill.process import Outcome
 from tests.kill.scenario import Scenario, scenario, tree
 
 ROOT = Path(__file__).resolve().parents[2]
-POINTS = 15
+POINTS = {"quick": 4, "default": 7, "full": 15}
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def apply(place: Scenario, at: Moment | None = None, gets: int = signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")
-def points(place: Scenario, seed: int) -> list[Moment]:
+def points(how: str, place: Scenario, seed: int) -> list[Moment]:
     """Moments spread over a run that nobody kills: others with another seed, the most delicate ones always."""
     place.restore()
     run = apply(place).told["run"]
@@ -78,7 +78,7 @@ def points(place: Scenario, seed: int) -> list[Moment]:
         for label in ("os.remove there.stateshift-lock", " there/aggregate/commits/1", "run submit")
     ]
     last = moments.index(delicate[0])
-    every = (last - begun) // (POINTS - len(delicate))
+    every = (last - begun) // (POINTS[how] - len(delicate))
     first = begun + seed % every
     # A moment has to come again in the next run, which has another name.
     spread = [m for m in moments[first:last:every] if m.label not in ("run find", "flock") and run not in m.label]

@@ -51,12 +51,13 @@ def doubly_killed(place: Scenario, moments: int, seed: int) -> tuple[list[Outcom
             return outcomes, chance
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("start", range(0, DOUBLES, PER_TEST))
 def test_a_run_killed_twice_ends_like_one_that_was_not(
-    place: Scenario, undisturbed: tuple[int, Tree], seed: int, start: int
+    how: str, place: Scenario, undisturbed: tuple[int, Tree], seed: int, start: int
 ) -> None:
     moments, expected = undisturbed
-    numbers = [int(ONLY)] if ONLY else [seed * DOUBLES + start + n for n in range(PER_TEST)]
+    numbers = [int(ONLY)] if ONLY else [seed * DOUBLES + start + n for n in range(5 if how == "quick" else PER_TEST)]
     wrong, ends = [], Counter[str]()
     for number in numbers:
         killed, chance = doubly_killed(place, moments, number)

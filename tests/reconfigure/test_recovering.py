@@ -129,6 +129,7 @@ def test_naive_messages_are_found_out_here_as_well() -> None:
     assert any("before and after" in fault for state in ends(machine) for fault in faults(machine, state))
 
 
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("seed", range(40))
 def test_an_epoch_barrier_and_fries_survive_failures_of_larger_dataflows(seed: int) -> None:
     chance = random.Random(seed)
