@@ -17,6 +17,7 @@ from itertools import takewhile
 
 from stateshift.formats.marks import FOLDER
 from stateshift.formats.spark.names import classify, described
+from stateshift.survey import Image
 
 METADATA = "metadata"
 # What lies directly below a checkpoint and is the engine's, or ours.
@@ -81,6 +82,17 @@ def fence_paths(epoch: int, planned: int | None) -> tuple[str, ...]:
     if planned is None or planned < following:
         return (offset_path(following), commit_path(following))
     return (commit_path(following),) if planned == following else (commit_path(following), commit_path(planned))
+
+
+def fence_paths_without_commits(planned: int) -> tuple[str, ...]:
+    """The same where the query has no commit log: Spark 2.1 plans its next batch and never commits one, a later Spark
+    commits the last batch planned."""
+    return (offset_path(planned + 1), commit_path(planned))
+
+
+def has_commits(image: Image) -> bool:
+    """Whether the query has a commit log with something in it. Spark before 2.2 wrote none."""
+    return bool(image.details.get("commits", 1))
 
 
 def first_read(epoch: int, planned: int | None = None) -> tuple[str, ...]:

@@ -310,10 +310,17 @@ def _fence(name: str, survey: Survey, ready: int = 0) -> Iterator[AnyStep]:
         layout.under(image.path, path)
         for image in survey.images
         if image.epoch is not None
-        for path in layout.fence_paths(*_newest(image, image.epoch))
+        for path in _fence_paths(image, image.epoch)
     )
     if paths:
         yield FenceSource(name, survey.location, paths, ready)
+
+
+def _fence_paths(image: Image, epoch: int) -> tuple[str, ...]:
+    committed, planned = _newest(image, epoch)
+    if planned is not None and not layout.has_commits(image):
+        return layout.fence_paths_without_commits(planned)
+    return layout.fence_paths(committed, planned)
 
 
 def _newest(image: Image, epoch: int) -> tuple[int, int | None]:

@@ -30,6 +30,7 @@ def publish(
         for image in images
         if image.epoch is not None
         for path in layout.first_read(image.epoch, kept_batch(job, image))
+        if layout.has_commits(image) or not layout.is_commit(path)
     ]
     commits = [(i, path) for i, path in firsts if path == layout.under(i.path, layout.commit_path(i.epoch or 0))]
     others = [pair for pair in firsts if pair not in commits]

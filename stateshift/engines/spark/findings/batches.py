@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from shlex import quote
 
+from stateshift.engines.spark import layout
 from stateshift.engines.spark.layout import SINK_LOG
 from stateshift.engines.spark.reshaping.planned_state import kept_batch, planned_paths, rewrites_versions
 from stateshift.engines.spark.reshaping.renumbering import number_after
@@ -33,6 +34,10 @@ _WAIVE = f'where the sink takes a batch number again, say so: "waive": ["{REPEAT
 
 def of_batches(job: JobSpec, facts: Facts) -> Iterator[Finding]:
     """Everything worth saying of batches that were planned and not committed."""
+    for survey in (facts.source, *facts.merges):
+        for image in survey.images:
+            if image.epoch is not None and not layout.has_commits(image):
+                yield from _without_commits(job, image, _name(image, survey))
     if facts.source_cluster is not None and facts.source_cluster.state in ("running", "queued"):
         return  # a running job has always planned its next batch
     if wishes_of(job.transform).renumber:
@@ -58,6 +63,24 @@ def _of_planned(job: JobSpec, facts: Facts, image: Image, name: str) -> Iterator
         yield _dropped(job, facts, image, name)
     else:
         yield _kept(job, facts, image, name)
+
+
+def _without_commits(job: JobSpec, image: Image, name: str) -> Iterator[Finding]:
+    """What needs a commit log, of a query that has none: Spark runs its last batch again."""
+    fact = f"{name} has no commit log, as Spark before 2.2 left it"
+    if job.mode == "warm":
+        yield Finding(
+            "refuse",
+            f"{fact}: nothing tells which batches a running job has done, so that it cannot be followed",
+            hint="leave out the mode: the job is stopped, then moved",
+        )
+    if job.planned_batch == "drop":
+        yield Finding(
+            "refuse",
+            f"{fact}: without batch {image.planned} a job would run batch {image.epoch} again, whose state before it "
+            "is not brought",
+            hint='keep it ("planned_batch": "keep"): it runs again on the target over the same input',
+        )
 
 
 def _planned(level: str, image: Image, name: str, fate: str, hint: str | None = None) -> Finding:

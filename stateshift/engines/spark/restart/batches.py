@@ -3,6 +3,7 @@
     offsets/L, offsets/L-1      read by every start, L being the newest; "batch L-1 doesn't exist" else. A hole that
                                 lies deeper no start notices (MicroBatchExecution.populateStartOffsets, SPARK-38033)
     commits/C, C < L - 1        Spark runs batch L alone, from state version L: what lies between is taken as done
+    no commits at all           the same: Spark 2.1 kept none, and later ones run batch L again (2.1.3 and 4.3 agree)
     offsets/b, offsets/b+1      a source's offset never falls; nor does the watermark
     commits/b                   hands on the watermark of batch b + 1
     clocks                      may be set back: batchTimestampMs is warned of, no more
@@ -43,6 +44,34 @@ class Batch:
     watermark_ms: int
     timestamp_ms: int
     handed_on_ms: int = 0
+
+
+def last_done(found: Found) -> int | None:
+    """Return the last batch that Spark takes as done: the newest commit. Without any commit it is the batch before the
+    last one planned, for Spark runs that one again. None where the job has done nothing yet."""
+    if found.commits:
+        return max(found.commits)
+    newest = max(found.offsets, default=0)
+    return newest - 1 if newest > 0 else None
+
+
+def warn_of_no_commits(reading: Reading, found: Found, epoch: int | None) -> None:
+    """Say what Spark makes of a checkpoint that has no commit log."""
+    if epoch is None or found.commits:
+        return
+    again = epoch + 1
+    if any(store.uses_uuids for store in found.stores.values()):
+        reading.refuse(
+            f"{reading.path('commits')}/ holds no commits, which name the files of the state under checkpoint format "
+            "2: Spark cannot load it",
+            "commits",
+        )
+        return
+    reading.warn(
+        f"{reading.path('commits')}/ holds no commits, as Spark before 2.2 left it: Spark takes the batches up to "
+        f"{epoch} as done, and runs batch {again} again",
+        "commits",
+    )
 
 
 def refuse_holes(reading: Reading, found: Found, epoch: int | None) -> None:

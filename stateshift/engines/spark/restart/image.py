@@ -1,6 +1,7 @@
 """What a restart of one query needs, and from which batches it would work.
 
-The consistent cut: batch N is the highest one committed, its state has version N + 1. Needed are offsets N and N - 1,
+The consistent cut: batch N is the highest one committed, its state has version N + 1. Where no batch has a commit,
+N is the one before the last that was planned, as Spark sees it. Needed are offsets N and N - 1,
 commit N, the query's id, the sources' logs, and per operator, shard and store the chain of files of that version.
 What is newer is left behind; a batch that was planned and not committed is told apart (`planned`), and so is the state
 that it has written (`planned_state`).
@@ -15,7 +16,13 @@ from stateshift.engines.spark import layout
 from stateshift.engines.spark.chains import partitions_of
 from stateshift.engines.spark.endpoints import Endpoints, endpoints_of, written_by
 from stateshift.engines.spark.reading import Reading
-from stateshift.engines.spark.restart.batches import check_uncommitted, refuse_disorder, refuse_holes
+from stateshift.engines.spark.restart.batches import (
+    check_uncommitted,
+    last_done,
+    refuse_disorder,
+    refuse_holes,
+    warn_of_no_commits,
+)
 from stateshift.engines.spark.restart.found import Found, sorted_by_kind
 from stateshift.engines.spark.restart.operators import (
     files_of_operators,
@@ -43,17 +50,18 @@ def surveyed_image(
     rewind it, everything after that batch does not count."""
     found = sorted_by_kind(files, len(reading.prefix) + 1 if reading.prefix else 0)
     fence = _without_fence(reading, found)
-    newest = (max(found.commits, default=None), max(found.offsets, default=None))
+    newest = (last_done(found), max(found.offsets, default=None))
     rewound = _rewind(reading, found, changes)
-    epoch, planned = max(found.commits, default=None), max(found.offsets, default=None)
+    epoch, planned = last_done(found), max(found.offsets, default=None)
     query = _query(reading) if found.metadata else None
     if not found.metadata and (found.offsets or found.commits):
         reading.refuse(f"{reading.path(layout.METADATA)} is missing: Spark 4.2 and later refuse to start, earlier ones "
                        "take it for another query", layout.METADATA)  # fmt: skip
+    warn_of_no_commits(reading, found, epoch)
     refuse_holes(reading, found, epoch)
     suspects = refuse_disorder(reading, found, epoch, thorough)
     settings, lines, batch_ms = _offsets(reading, found, epoch, planned)
-    unique = _commit(reading, epoch)
+    unique = _commit(reading, epoch) if epoch in found.commits else {}
     operators = operators_of(reading, found, settings)
     refuse_foreign_state(reading, operators, settings, planned if epoch is None else epoch)
     shards = shards_of(reading, found, operators, settings, unique, epoch)
@@ -78,9 +86,7 @@ def surveyed_image(
         operators=operators,
         shards=shards,
         needed=_needed(reading, found, ends, shards, epoch, planned),
-        first_read=() if epoch is None else tuple(
-            reading.path(p) for p in layout.first_read(epoch, planned if planned == epoch + 1 else None)
-        ),
+        first_read=_first_read(reading, found, epoch, planned),
         embedded=(*ends.embedded, *own_places(reading, found, epoch), *tracked),
         endpoints=ends.endpoints,
         settings=settings,
@@ -195,6 +201,17 @@ def _commit(reading: Reading, epoch: int | None) -> Uuids:
         return {}
     entry = reading.decoded(layout.commit_path(epoch), commit_format.decode_commit)
     return {} if entry is None else entry.state_ids
+
+
+def _first_read(
+    reading: Reading, found: Found, epoch: int | None, planned: int | None
+) -> tuple[str, ...]:
+    if epoch is None:
+        return ()
+    paths = layout.first_read(epoch, planned if planned == epoch + 1 else None)
+    if epoch not in found.commits:
+        paths = tuple(path for path in paths if not layout.is_commit(path))
+    return tuple(reading.path(path) for path in paths)
 
 
 def _needed(

@@ -114,7 +114,8 @@ def restartable(
         return ()  # each batch's offsets name the provider that the query was born with
     if not found.metadata or any(f.level == "refuse" and f.path and "sources/" in f.path for f in reading.findings):
         return ()
-    batches = {b for b in found.commits if b in found.offsets and (b == 0 or b - 1 in found.offsets)}
+    done = found.commits or ({epoch} if epoch is not None else set())
+    batches = {b for b in done if b in found.offsets and (b == 0 or b - 1 in found.offsets)}
     broken = {f.path for f in reading.findings if f.level == "refuse"}
     batches = {b for b in batches if not broken & {reading.path(p) for p in layout.first_read(b)}}
     for operator in operators:
