@@ -71,6 +71,8 @@ def command(
     if to == "-":
         for chunk in made.chunks():
             terminal.write(chunk)
+        for note in made.notes:
+            terminal.say(f"note: {note}")
         return None
     size = look.save(made, to, opening)
     _tell(terminal, made, to, size)
@@ -84,7 +86,17 @@ def _tell(terminal: Terminal, made: Export, to: str, size: int) -> None:
     from stateshift.storage.locations import redact
 
     if terminal.json:
-        terminal.document({"entries": made.entries, "file": redact(to), "format": made.format, "bytes": size})
+        terminal.document(
+            {
+                "entries": made.entries,
+                "file": redact(to),
+                "format": made.format,
+                "bytes": size,
+                "notes": list(made.notes),
+            }
+        )
         return
     what = many(made.entries, "change") if made.wanted.changes is not None else many(made.entries, "entry", "entries")
     terminal.show([Line(f"{what}, {sized(size)}: {redact(to)}")])
+    for note in made.notes:
+        terminal.say(f"note: {note}")

@@ -57,7 +57,11 @@ def command(
     if seen.survey is not None and entries:
         shown = list(look.entries(location, opening, limit + 1))
         kept = list(_first(shown, limit))
-        document |= {"entries": [as_json.entry(e) for e in kept], "entries_more": len(kept) < len(shown)}
+        document |= {
+            "entries": [as_json.entry(e) for e in kept],
+            "entries_more": len(kept) < len(shown),
+            "entries_notes": list(dict.fromkeys(e.note for e in kept if e.note is not None)),
+        }
         blocks += render_survey.entries(kept, len(kept) < len(shown))
     if json:
         terminal.document(document)

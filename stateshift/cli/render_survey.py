@@ -247,7 +247,9 @@ def entries(shown: list[ShownEntry], more: bool) -> Iterator[Block]:
     """Keys and values as JSON, one entry a line."""
     rows = tuple((e.operator, e.store, str(e.shard), _compact(e.key), _compact(e.value)) for e in shown)
     table = Table(("operator", "store", ">shard", "key", "value"), rows)
-    rest = (Line("… and more: --limit N shows more of each store", "dim", indent=2),) if more else ()
+    rest = [Line("… and more: --limit N shows more of each store", "dim", indent=2)] if more else []
+    notes = dict.fromkeys(entry.note for entry in shown if entry.note is not None)
+    rest += [Line(f"note: {note}", "dim", indent=2) for note in notes]
     yield from section("Entries", *([table, *rest] if rows else [Line("none", "dim", indent=2)]))
 
 

@@ -38,6 +38,8 @@ class ShownEntry:
     shard: int
     key: Any
     value: Any
+    note: str | None = None
+    """Why key and value are not columns, and what would make them so. The same for all entries of a store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,11 @@ class Wanted:
 
 
 class Export(Protocol):
-    """What is to be exported. `chunks` gives the file's bytes once; `entries` counts them meanwhile."""
+    """What is to be exported. `chunks` gives the file's bytes once; `entries` counts them meanwhile, and `notes` says
+    what a reader of the file has to know."""
+
+    @property
+    def notes(self) -> Sequence[str]: ...
 
     @property
     def wanted(self) -> Wanted: ...

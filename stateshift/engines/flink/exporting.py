@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from shlex import quote
 from typing import Any
@@ -36,6 +36,16 @@ class FlinkExport:
     wanted: Wanted
     format: str
     entries: int = 0
+    as_bytes: dict[tuple[str, str], None] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which states hold bytes that are not decoded. Known when the file is written."""
+        return tuple(
+            f"operator {operator}, state {state}: what its serializer alone can read is bytes, in hexadecimal; the "
+            "job's own classes are needed to decode it"
+            for operator, state in self.as_bytes
+        )
 
     def chunks(self) -> Iterator[bytes]:
         self.entries = 0
@@ -46,6 +56,8 @@ class FlinkExport:
         for one in shown(metadata_of(self.image), self.streams):
             if self._fits(one, names[one.operator]):
                 self.entries += 1
+                if _is_bytes(one.key) or _is_bytes(one.value):
+                    self.as_bytes[names[one.operator], one.state] = None
                 yield {"operator": names[one.operator], "store": one.state, "shard": one.subtask, "key": one.key,
                        "value": one.value}  # fmt: skip
 
@@ -72,6 +84,11 @@ class FlinkExport:
             yield out.taken()
         writer.close()
         yield out.taken()
+
+
+def _is_bytes(shown: Any) -> bool:
+    """Whether `showing` could not decode it, or not to its end."""
+    return isinstance(shown, dict) and ("bytes" in shown or "digest" in shown)
 
 
 def export(location: str, wanted: Wanted, format: str, opening: Opening) -> FlinkExport:

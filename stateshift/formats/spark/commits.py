@@ -4,7 +4,8 @@
     v2 (4.0, state store checkpoint format 2)   + "stateUniqueIds":{"<operator>":[[<uuid per store>] per partition]}
     v3 (4.3, sink evolution)                    + "sinkMetadataMap":{<name>:{"sinkName":...,"commitOffset":...}}
 
-Source: Spark, CommitLog and CommitMetadata. The second line may be missing in old logs, which means `{}`.
+Source: Spark, CommitLog and CommitMetadata. The second line may be missing in old logs, which means `{}`;
+an empty one stops Spark. Further lines, and blanks around the version, mean nothing to it (seen with 4.3.0).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from stateshift.formats.spark.text import (
     decode_text,
     decode_version,
     encode_object,
+    lines_of,
     number_of,
     object_of,
 )
@@ -43,14 +45,13 @@ class CommitEntry:
 
 
 def decode_commit(content: bytes) -> CommitEntry:
-    first, *rest = content.split(b"\n")
-    version = decode_version(first, VERSIONS, _WHAT)
-    start = len(first) + 1
-    text = decode_text(b"\n".join(rest), _WHAT, start)
-    lines = tuple(text.split("\n")) if rest else ()
-    plain = decode_object(lines[0], _WHAT, start) if lines and lines[0].strip() else {}
-    if any(line.strip() for line in lines[1:]):
-        raise FormatError(f"{_WHAT} has more than two lines", None, start + len(lines[0].encode()) + 1)
+    split = lines_of(content)
+    version = decode_version(split[0][1].strip() if split else b"", VERSIONS, _WHAT)
+    start = split[1][0] if len(split) > 1 else len(content)
+    lines = tuple(decode_text(line, _WHAT, offset) for offset, line in split[1:])
+    if lines and not lines[0].strip():
+        raise FormatError(f"{_WHAT} has an empty line where its JSON belongs", None, start)
+    plain = decode_object(lines[0], _WHAT, start) if lines else {}
     ids = object_of(plain, "stateUniqueIds", _WHAT, start)
     return CommitEntry(
         version,

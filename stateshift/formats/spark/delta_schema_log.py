@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.source_log import replace_token
-from stateshift.formats.spark.text import decode_object, decode_text, decode_version, number_of
+from stateshift.formats.spark.text import after_version, decode_object, decode_text, decode_version, number_of
 from stateshift.formats.spark.uris import Relocation
 
 VERSIONS = (1,)
@@ -44,10 +44,9 @@ class SchemaLogEntry:
 
 
 def decode_schema_log(content: bytes) -> SchemaLogEntry:
-    first, newline, rest = content.partition(b"\n")
+    first, rest, start = after_version(content)
     version = decode_version(first, VERSIONS, _WHAT)
-    start = len(first) + 1
-    if not newline or not rest:
+    if not rest:
         raise FormatError(f"{_WHAT} ends after its version line", None, len(content))
     text = decode_text(rest, _WHAT, start)
     plain = decode_object(text, _WHAT, start)

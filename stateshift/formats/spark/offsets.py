@@ -9,7 +9,9 @@
 
 Source: Spark, OffsetSeqLog and OffsetSeqMetadata; `-` is OffsetSeqLog.SERIALIZED_VOID_OFFSET. `conf` overrides the
 session's on a restart, `spark.sql.shuffle.partitions` in it is the number of state partitions.
-Lines are kept as they are: what is not changed is written back byte for byte.
+Lines are kept as they are: what is not changed is written back byte for byte, but for a newline at the end. An empty
+line between or behind the others is one source more to Spark, which then does not start ("There are [2] sources in the
+checkpoint offsets and now there are [1] sources requested by the query").
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from stateshift.formats.spark.text import (
     decode_text,
     decode_version,
     encode_object,
+    lines_of,
     number_of,
     object_of,
 )
@@ -63,16 +66,13 @@ class OffsetEntry:
 
 
 def decode_offsets(content: bytes) -> OffsetEntry:
-    first, *rest = content.split(b"\n")
-    version = decode_version(first, VERSIONS, _WHAT)
-    if not rest:
+    lines = lines_of(content)
+    version = decode_version(lines[0][1] if lines else b"", VERSIONS, _WHAT)
+    if len(lines) < 2:
         raise FormatError(f"{_WHAT} ends after its version line", None, len(content))
-    start = len(first) + 1
-    header = decode_text(rest[0], _WHAT, start)
-    sources, offset = [], start + len(rest[0]) + 1
-    for line in rest[1:]:
-        sources.append(_decode_source(line, version, offset))
-        offset += len(line) + 1
+    start, line = lines[1]
+    header = decode_text(line, _WHAT, start)
+    sources = [_decode_source(line, version, offset) for offset, line in lines[2:]]
     if not sources:
         raise FormatError(f"{_WHAT} names no source", None, len(content))
     return _entry(version, header, tuple(sources), start)
@@ -127,7 +127,7 @@ def united(entries: Sequence[OffsetEntry]) -> OffsetEntry:
 
 def _decode_source(line: bytes, version: int, offset: int) -> str:
     text = decode_text(line, _WHAT, offset)
-    if not text:
+    if not text.strip():
         raise FormatError(f"{_WHAT} has an empty line where a source's offset belongs", None, offset)
     value = text
     if version >= 2:

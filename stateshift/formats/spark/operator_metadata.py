@@ -20,6 +20,7 @@ from typing import Any
 
 from stateshift.errors import FormatError
 from stateshift.formats.spark.text import (
+    after_version,
     decode_object,
     decode_text,
     decode_version,
@@ -59,10 +60,9 @@ class OperatorMetadata:
 
 
 def decode_operator_metadata(content: bytes) -> OperatorMetadata:
-    first, newline, rest = content.partition(b"\n")
+    first, rest, start = after_version(content)
     version = decode_version(first, VERSIONS, _WHAT)
-    start = len(first) + 1
-    if not newline or not rest:
+    if not rest:
         raise FormatError(f"{_WHAT} ends after its version line", None, len(content))
     return _metadata(version, decode_text(rest, _WHAT, start), start)
 

@@ -7,6 +7,7 @@
 
     UTF = u16BE length | modified UTF-8.   CHUNKS = i32BE count | UTF*, each of at most 65,535 characters.
     key, value: StructType.json; encoder: the key encoder's; user key: of a map state, else `{    }`
+    What follows Spark does not read: a job starts with a newline behind it (seen with 4.3.0).
 
 Source: Spark, StateSchemaCompatibilityChecker, SchemaWriter/SchemaReader V1 to V3; Java, DataOutput.writeUTF.
 """
@@ -56,8 +57,6 @@ def decode_schema(content: bytes) -> SchemaFile:
         stores = [StoreSchema(_decode_chunks(stream), _decode_chunks(stream))]
     else:
         stores = [_decode_store(stream) for _ in range(_decode_count(stream))]
-    if not stream.at_end():
-        raise FormatError(f"{_WHAT} goes on after its end", None, stream.offset)
     if not stores:
         raise FormatError(f"{_WHAT} describes no store", None, 4)
     return SchemaFile(version, tuple(stores))

@@ -20,7 +20,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from stateshift.errors import FormatError
-from stateshift.formats.spark.text import decode_object, decode_text, decode_version, encode_object, number_of
+from stateshift.formats.spark.text import (
+    decode_object,
+    decode_text,
+    decode_version,
+    encode_object,
+    lines_of,
+    number_of,
+)
 from stateshift.formats.spark.uris import Relocation
 from stateshift.formats.stream import lines
 
@@ -57,9 +64,8 @@ class Census(NamedTuple):
 def decode_source_log(chunks: Iterable[bytes]) -> Iterator[LogEntry]:
     """The entries of a file source's or a file sink's log, as they come."""
     for offset, text in _entry_lines(chunks):
-        if text:
-            fields = decode_object(text, _WHAT, offset)
-            yield LogEntry(_path_of(fields, offset), fields, offset)
+        fields = decode_object(text, _WHAT, offset)
+        yield LogEntry(_path_of(fields, offset), fields, offset)
 
 
 def census_of(chunks: Iterable[bytes]) -> Census:
@@ -71,7 +77,7 @@ def census_of(chunks: Iterable[bytes]) -> Census:
         if match is not None:
             plain[match[1]] += 1
             batches[match[2]] += 1
-        elif line:
+        else:
             fields = decode_object(decode_text(line, _WHAT, offset), _WHAT, offset)
             folders[_path_of(fields, offset).rsplit("/", 1)[0]] += 1
             batches[number_of(fields, "batchId", _WHAT, offset, NO_BATCH)] += 1
@@ -93,9 +99,19 @@ def rewrite_source_log(
     chunks: Iterable[bytes], relocation: Relocation, unmapped: WhenUnmapped = "refuse"
 ) -> Iterator[bytes]:
     """The same log with its paths moved. A path under no prefix is refused, or kept where that is asked for."""
+    ends_a_line = False
+
+    def watched() -> Iterator[bytes]:
+        nonlocal ends_a_line
+        for chunk in chunks:
+            ends_a_line = chunk.endswith(b"\n") if chunk else ends_a_line
+            yield chunk
+
     yield b"v1"
-    for offset, text in _entry_lines(chunks):
-        yield b"\n" + (_moved(text, offset, relocation, unmapped) if text else text).encode("utf-8")
+    for offset, text in _entry_lines(watched()):
+        yield b"\n" + _moved(text, offset, relocation, unmapped).encode("utf-8")
+    if ends_a_line:
+        yield b"\n"
 
 
 def source_kind(content: bytes) -> SourceKind:
@@ -132,27 +148,30 @@ def _entry_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Every line after the version line. A newline at the end shows as an empty last line, so that it is kept."""
-    first, ended_by_newline, end = True, False, 0
-
-    def watched() -> Iterator[bytes]:
-        nonlocal ended_by_newline, end
-        for chunk in chunks:
-            if chunk:
-                ended_by_newline = chunk[-1:] == b"\n"
-                end += len(chunk)
-            yield chunk
-
-    for offset, line in lines(watched()):
+    """Every line after the version line."""
+    first = True
+    for offset, line in _java_lines(chunks):
         if first:
             decode_version(line, VERSIONS, _WHAT)
             first = False
-        else:
+        elif line.strip():
             yield offset, line
+        else:
+            raise FormatError(
+                f"{_WHAT} has an empty line, which Spark cannot read as an entry", None, offset
+            )
     if first:
         raise FormatError(f"{_WHAT} is empty", None, 0)
-    if ended_by_newline:
-        yield end, b""
+
+
+def _java_lines(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The lines as Java reads them (see `text`), of a log that may be long."""
+    for offset, line in lines(chunks):
+        if b"\r" not in line:
+            yield offset, line
+            continue
+        for start, part in lines_of(line):
+            yield offset + start, part
 
 
 def _moved(text: str, offset: int, relocation: Relocation, unmapped: WhenUnmapped) -> str:

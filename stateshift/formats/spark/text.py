@@ -2,6 +2,9 @@
 
     v1\\n<json>[\\n<json>...]        no newline at the end
 
+Spark writes them so, and reads lines as Java does (scala.io.Source.getLines, BufferedReader.readLine): \\n, \\r\\n and
+\\r each end a line, and behind the last of them no empty line follows. An editor's newline at the end changes nothing.
+
 Source: Spark, HDFSMetadataLog, OffsetSeqLog, CommitLog, CompactibleFileStreamLog (`validateVersion`). Every error
 carries the offset of the byte that is wrong.
 """
@@ -18,6 +21,7 @@ from stateshift.formats import bounds
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _LONG = 1 << 63
+_VERSION = re.compile(rb"v\+?0{0,9}([1-9]\d{0,8})")
 
 
 def decode_text(content: bytes, what: str, offset: int = 0) -> str:
@@ -28,12 +32,31 @@ def decode_text(content: bytes, what: str, offset: int = 0) -> str:
         raise FormatError(f"{what} is not UTF-8", None, offset + error.start) from error
 
 
+def lines_of(content: bytes) -> list[tuple[int, bytes]]:
+    """The lines as Java reads them, each with the offset where it begins."""
+    found = []
+    start = 0
+    for line in content.splitlines(keepends=True):  # of bytes: \n, \r and \r\n, and no others
+        found.append((start, line.rstrip(b"\r\n")))
+        start += len(line)
+    return found
+
+
+def after_version(content: bytes) -> tuple[bytes, bytes, int]:
+    """The version line, everything behind it, and the offset where that begins."""
+    lines = lines_of(content)
+    first = lines[0][1] if lines else b""
+    start = lines[1][0] if len(lines) > 1 else len(content)
+    return first, content[start:], start
+
+
 def decode_version(line: bytes, known: Iterable[int], what: str) -> int:
-    """`v1` -> 1. A version that is not among the `known` is refused by name."""
-    number = line[1:]
-    if line[:1] != b"v" or not number.isdigit() or len(number) > 9 or number[:1] == b"0":
+    """`v1` -> 1, and `v01` or `v+1`, which Java's Integer.parseInt takes too. A version that is not among the `known`
+    is refused by name."""
+    number = _VERSION.fullmatch(line)
+    if number is None:
         raise FormatError(f"{what} does not begin with a version line", None, 0)
-    version = int(number)
+    version = int(number[1])
     if version not in known:
         raise UnknownVersion(
             f"{what} has format version v{version}; known are {', '.join(f'v{v}' for v in known)}",

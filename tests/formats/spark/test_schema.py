@@ -53,7 +53,6 @@ def test_a_schema_cut_anywhere_is_refused_at_its_end(content):
 @pytest.mark.parametrize(
     ("content", "offset"),
     [
-        (V1 + b"x", len(V1)),
         (b"v1", 0),
         (b"\x00\x02v1\x00\x01\xff\x00\x00", 6),
         (b"\x00\x02v2\xff\xff\xff\xff", 4),
@@ -63,6 +62,11 @@ def test_an_error_names_the_byte(content, offset):
     with pytest.raises(FormatError) as caught:
         decode_schema(content)
     assert caught.value.offset == offset
+
+
+@pytest.mark.parametrize("content", [V1, V2, V3])
+def test_what_follows_a_schema_is_not_read(content):
+    assert decode_schema(content + b"\n") == decode_schema(content)
 
 
 def test_a_version_nobody_knows_is_refused_by_name():

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, islice
+from shlex import quote
 from typing import Any
 
 from stateshift.engines.looks import Opening, Wanted
@@ -34,6 +35,7 @@ from stateshift.engines.spark.showing.selecting import (
     store_fits,
 )
 from stateshift.engines.spark.showing.tables import Tables
+from stateshift.engines.spark.showing.unknown_columns import note_of
 from stateshift.errors import PlanError
 from stateshift.formats.blocks import block_of
 from stateshift.survey import Image, ShardFiles
@@ -50,6 +52,13 @@ class Export:
     wanted: Wanted
     format: str
     entries: int = 0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which stores are exported as bytes, and why."""
+        pairs = [(view, image) for image in self.found.images for view in self._views_of(image)]
+        notes = [note_of(view, image) for view, image in pairs]
+        return tuple(dict.fromkeys(note for note in notes if note is not None))
 
     def chunks(self) -> Iterator[bytes]:
         self.entries = 0
@@ -88,11 +97,14 @@ class Export:
         return next(iter(views.values()))
 
     def _views(self) -> list[StoreView]:
+        return [view for image in self.found.images for view in self._views_of(image)]
+
+    def _views_of(self, image: Image) -> list[StoreView]:
         return [
             view
-            for image in self.found.images
             for view in self.found.views[image.path].all()
-            if operator_fits(self.wanted, image, view.operator) and store_fits(self.wanted, view.store)
+            if operator_fits(self.wanted, image, view.operator)
+            and store_fits(self.wanted, view.store)
         ]
 
     def _pieces(self) -> Iterator[Piece]:
@@ -126,12 +138,25 @@ class Export:
 def export(location: str, wanted: Wanted, format: str, opening: Opening) -> Export:
     found = opened(location, opening, wanted.batch)
     check_wanted(found, wanted)
+    _check_committed(found, wanted)
     if wanted.changes is not None:
         _check_changes(found, *wanted.changes)
     made = Export(found, wanted, format)
     if format != "jsonl":
         made._only_view()
     return made
+
+
+def _check_committed(found: Opened, wanted: Wanted) -> None:
+    """Refuse state that no finished batch has left: an empty file would say that there is none."""
+    for image in found.images:
+        operators = [one for one in image.operators if operator_fits(wanted, image, one.id)]
+        if image.epoch is None and any(store.files for one in operators for store in one.stores):
+            name = f"{found.location}/{image.path}" if image.path else found.location
+            raise PlanError(
+                f"{name} has files of state and no batch that is finished: which of them count, nothing tells",
+                hint=f"stateshift verify {quote(found.location)}",
+            )
 
 
 def _check_changes(found: Opened, first: int, last: int) -> None:

@@ -9,6 +9,7 @@ from itertools import islice
 from stateshift.engines.looks import ShownEntry
 from stateshift.engines.spark.entries.folding import folded
 from stateshift.engines.spark.entries.views import views_of
+from stateshift.engines.spark.showing.unknown_columns import note_of
 from stateshift.storage.protocol import Storage
 from stateshift.survey import Survey
 
@@ -27,4 +28,11 @@ def first_entries(storage: Storage, survey: Survey, limit: int) -> Iterator[Show
                 shown[shard.operator, store] += len(block)
                 for key, value in islice(block.records(), room):
                     assert value is not None, "what is folded has no deletes"
-                    yield ShownEntry(shard.operator, store, shard.shard, view.show_key(key), view.show_value(value))
+                    yield ShownEntry(
+                        operator=shard.operator,
+                        store=store,
+                        shard=shard.shard,
+                        key=view.show_key(key),
+                        value=view.show_value(value),
+                        note=note_of(view, image),
+                    )
