@@ -24,7 +24,6 @@ PROVIDERS = {
 
 
 def operators_of(reading: Reading, found: Found, settings: Mapping[str, str]) -> tuple[Operator, ...]:
-    provider = settings.get(PROVIDER, "").rsplit(".", 1)[-1]
     ids = sorted({key[0] for key in found.stores} | set(found.operator_files) - {""}, key=number_of)
     operators = []
     for operator in ids:
@@ -37,9 +36,21 @@ def operators_of(reading: Reading, found: Found, settings: Mapping[str, str]) ->
         )
         title = _title(reading, found, operator)
         operators.append(
-            Operator(operator, title, None, PROVIDERS.get(provider, provider or None), len(shards), stores)
+            Operator(operator, title, None, _provider(settings, own), len(shards), stores)
         )
     return tuple(operators)
+
+
+def _provider(settings: Mapping[str, str], stores: list[StoreFiles]) -> str | None:
+    """What keeps the state, by the offset log; before Spark 2.3 that says nothing, and the files tell."""
+    named = settings.get(PROVIDER, "").rsplit(".", 1)[-1]
+    if named:
+        return PROVIDERS.get(named, named)
+    paths = [
+        path for store in stores for path in (*store.snapshots.values(), *store.changes.values())
+    ]
+    own = bool(paths) and all(path.endswith((".delta", ".snapshot")) for path in paths)
+    return "hdfs-backed" if own else None
 
 
 def is_foreign(settings: Mapping[str, str]) -> bool:
