@@ -136,7 +136,14 @@ def decode_initial_offset(content: bytes) -> str:
     decode_version(version, VERSIONS, "an initial offset")
     if not newline or not rest:
         raise FormatError("an initial offset ends after its version line", None, len(content))
-    return decode_text(rest, "an initial offset", start + len(version) + 1)
+    offset = start + len(version) + 1
+    text = decode_text(rest, "an initial offset", offset)
+    number = text.strip()
+    if start == 0 and text != number and number.lstrip("+-").isdecimal():
+        # RateStreamMicroBatchStream hands everything behind the version line to Java's Long.parseLong.
+        fact = "an initial offset has blanks beside its number, with which Spark does not start"
+        raise FormatError(fact, None, offset + len(number))
+    return text
 
 
 def encode_initial_offset(text: str, kind: Literal["kafka", "rate"]) -> bytes:

@@ -14,7 +14,12 @@ from stateshift.formats.spark.delta_schema_log import decode_schema_log
 from stateshift.formats.spark.metadata import decode_metadata
 from stateshift.formats.spark.offsets import decode_offsets
 from stateshift.formats.spark.operator_metadata import decode_operator_metadata
-from stateshift.formats.spark.source_log import census_of, decode_source_log, rewrite_source_log
+from stateshift.formats.spark.source_log import (
+    census_of,
+    decode_initial_offset,
+    decode_source_log,
+    rewrite_source_log,
+)
 from stateshift.formats.spark.uris import Relocation
 
 OFFSETS = b'v1\n{"batchWatermarkMs":7,"conf":{"a":"b"}}\n{"logOffset":3}\n-'
@@ -93,6 +98,12 @@ REFUSED = {
     "a line of blanks in it": (b"\n \n".join(SOURCE.rsplit(b"\n", 1)), _entries),
     "a carriage return inside an entry": (SOURCE.replace(b',"timestamp"', b',\r"timestamp"', 1), _entries),
 }
+
+
+def test_a_newline_behind_the_start_of_the_rate_source_stops_spark() -> None:
+    assert decode_initial_offset(b"v1\n1795621651802") == "1795621651802"
+    with pytest.raises(FormatError):
+        decode_initial_offset(b"v1\n1795621651802\n")
 
 
 @pytest.mark.parametrize("case", REFUSED)
