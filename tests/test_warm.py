@@ -25,7 +25,7 @@ from stateshift.storage.memory import ProcessGone
 from stateshift.storage.protocol import Storage
 from tests.support.checkpoints import put
 from tests.support.ground import SOURCE, TARGET, Ground, running_spec, spec_of
-from tests.support.living import LivingJob, Watched, state_at, state_of_standby
+from tests.support.living import LivingJob, Watched, startable_by_spark, state_at, state_of_standby
 
 
 class Stage:
@@ -267,8 +267,12 @@ class Standby(Stage):
             raise Ended
 
     def look(self) -> None:
-        if any(path.startswith("commits/") for path in self.ground.held(TARGET)):
-            epoch, state = state_of_standby(self.ground.disk.open(TARGET))
+        held = self.ground.held(TARGET)
+        if any(path.startswith("commits/") for path in held):
+            if self.job.retained:
+                assert startable_by_spark(held) is None
+            see = state_at if self.job.retained else state_of_standby
+            epoch, state = see(self.ground.disk.open(TARGET))
             assert epoch is not None
             self.kept.append(epoch)
             assert state in self.job.ever[epoch]
@@ -295,7 +299,10 @@ class Standby(Stage):
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_a_standby_can_be_started_from_at_any_time_and_is_never_old(tmp_path: Path, seed: int) -> None:
-    stage = Standby(tmp_path, seed)
+    """Of a job that keeps its last hundred batches, as Spark does, at each moment between two changes of a file. One
+    that has tidied away a batch in between leaves a moment in which offsets have to be moved away first."""
+    stage = Standby(tmp_path, seed, looks=150 if seed % 4 else 600)
+    stage.job.retained = 100 if seed % 4 else 0
     if seed % 2:
         stage.job.moods["back"] = 0.0
     with pytest.raises(Ended):
@@ -427,6 +434,80 @@ class Mortal(Stage):
             return None
         finally:
             self.calls_left, self.gone = None, False
+
+
+CHANGES = ("write", "create", "move", "remove")
+FILES = ("offsets/", "commits/", "state/", "metadata")
+
+
+class Cut(Standby):
+    """A standby that is a few batches behind; whoever brings it on is killed before the n-th change at the target."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, 1, looks=3)
+        self.job.moods, self.job.retained = {}, 100
+        self.changes_left: int | None = None
+        self.gone = False
+
+    def _wrap(self, storage: Storage) -> Storage:
+        outer = self
+
+        class Dying(Watched):
+            def __getattr__(self, name: str) -> Any:
+                if outer.gone:
+                    raise Killed
+                if name in CHANGES and self._storage.location == TARGET and outer.changes_left is not None:
+                    outer.changes_left -= 1
+                    if outer.changes_left < 0:
+                        outer.gone = True
+                        outer.ground.disk.kill()
+                        raise Killed
+                return super().__getattr__(name)
+
+        return Dying(storage, self.job)  # type: ignore[return-value]
+
+    def work(self, changes: int | None, act: Callable[[], Report]) -> bool:
+        """Whether it was killed before that many changes."""
+        self.looks, self.changes_left = 80, changes
+        try:
+            with pytest.raises((Ended, Killed, ProcessGone)) as raised:
+                act()
+            return raised.type is not Ended
+        finally:
+            self.changes_left, self.gone = None, False
+
+
+def behind(folder: Path) -> Cut:
+    """Seven batches behind, with a snapshot in between whose older changes a restart does not need."""
+    stage = Cut(folder)
+    assert not stage.work(None, lambda: stage.apply(cutover="never"))
+    assert stage.kept[-1] == 11
+    for batch in range(7):
+        stage.job.batch()
+        if batch == 4:
+            stage.job.tidy()
+    stage.ground.clock.time += 600
+    return stage
+
+
+@pytest.mark.parametrize("offset", [0, 4])
+def test_a_standby_killed_at_any_change_can_be_started_from_there_and_comes_on(tmp_path: Path, offset: int) -> None:
+    """By Spark's own rules, and by ours; at the old batch, at the new one, or at one in between."""
+    seen, killed, number = [], True, offset
+    while killed:
+        stage = behind(tmp_path / str(number))
+        killed = stage.work(number, stage.ground.resume)
+        held = {path for path in stage.ground.held(TARGET) if path.startswith(FILES)}
+        assert startable_by_spark(held) is None, f"killed before change {number}"
+        epoch, state = state_at(stage.ground.disk.open(TARGET))
+        assert epoch is not None and state in stage.job.ever[epoch]
+        seen.append(epoch)
+        if killed:
+            assert not stage.work(None, stage.ground.resume)
+            assert stage.kept[-1] == 18
+        number += 7
+    assert seen == sorted(seen) and seen[-1] == 18
+    assert {12, 13, 14, 15, 16, 17} & set(seen), "a standby comes on batch by batch"
 
 
 @pytest.mark.usefixtures("forgetful")

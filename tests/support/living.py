@@ -13,7 +13,7 @@ import functools
 import random
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Concatenate, ParamSpec
 
 from stateshift.engines.spark.survey import survey
@@ -48,6 +48,7 @@ class LivingJob:
         self.lock = threading.RLock()
         self.epoch, self.times_back = -1, 0
         self.running = True
+        self.retained = 0  # so many batches it can go back to, as Spark; 0: hardly any
         self.moods = {"batch": 0.05, "tidy": 0.02, "back": 0.0}
         self.states: dict[int, list[State]] = {-1: [{} for _ in range(shards)]}
         self.ever: dict[int, list[State]] = {}  # by epoch, also of times that it has gone back behind
@@ -98,13 +99,14 @@ class LivingJob:
             put(storage, f"state/0/{shard}/{version}.snapshot", b"".join(state_files.encode_delta(records)))
         self.snapshots.add(version)
         keep = min(max((v for v in self.snapshots if v < version), default=0), version - 2)
+        keep = min(keep, version - self.retained) if self.retained else keep
         for file in list(storage.list("state")):
             number = int(file.path.rpartition("/")[2].partition(".")[0])
             if number < keep:
                 storage.remove(file.path)
         self.snapshots = {v for v in self.snapshots if v >= keep}
         for file in [*storage.list("commits"), *storage.list("offsets")]:
-            if int(file.path.rpartition("/")[2]) < self.epoch - BATCHES_KEPT:
+            if int(file.path.rpartition("/")[2]) < self.epoch - (self.retained or BATCHES_KEPT):
                 storage.remove(file.path)
 
     @_one_at_a_time
@@ -144,6 +146,41 @@ def state_at(storage: Storage) -> tuple[int | None, State]:
     assert not refused, refused
     state = {e.key: e.value for shard in image.shards for e in entries(storage.chunks, shard, image.settings)}
     return image.epoch, state
+
+
+def startable_by_spark(paths: Iterable[str]) -> str | None:
+    """Why Spark would not start from these files, by its own rules alone (MicroBatchExecution.populateStartOffsets,
+    HDFSBackedStateStoreProvider.loadMap)."""
+    there = set(paths)
+    offsets, commits = (_numbers(there, folder) for folder in ("offsets", "commits"))
+    newest, committed = max(offsets, default=-1), max(commits, default=-1)
+    if "metadata" not in there or newest < 0:
+        return "there is no query"
+    if newest > 0 and newest - 1 not in offsets:
+        return f"batch {newest - 1} doesn't exist"
+    if committed not in (newest, newest - 1):
+        return f"commit {committed} does not go with offsets {newest}"
+    shards = {path.rpartition("/")[0] for path in there if path.startswith("state/0/") and path.endswith(".delta")}
+    for shard in sorted(shards):
+        fault = _not_loadable(there, shard, committed + 1)
+        if fault is not None:
+            return fault
+    return None
+
+
+def _numbers(paths: Iterable[str], folder: str) -> set[int]:
+    own = (path.removeprefix(f"{folder}/") for path in paths if path.startswith(f"{folder}/"))
+    return {int(name) for name in own if name.isdecimal()}
+
+
+def _not_loadable(paths: set[str], shard: str, version: int) -> str | None:
+    """The change file that is missing between the newest snapshot and a version of a shard's state."""
+    for number in range(version, 0, -1):
+        if f"{shard}/{number}.snapshot" in paths:
+            return None
+        if f"{shard}/{number}.delta" not in paths:
+            return f"{shard}/{number}.delta does not exist"
+    return None
 
 
 LATER_OFFSETS = re.compile(r"a job goes on after batch (\d+) once the offsets of later batches are moved away")

@@ -19,6 +19,7 @@ from dataclasses import replace
 from stateshift import plain
 from stateshift.engines.bundles import PIECES_MAX, Copies, bundled, copies, shard_bundles
 from stateshift.engines.spark import layout
+from stateshift.engines.spark.bridging import bridge_of
 from stateshift.engines.spark.endpoints import endpoints_told
 from stateshift.engines.spark.findings import moves
 from stateshift.engines.spark.places import Rewriting, rewriting_of, with_changes
@@ -83,9 +84,9 @@ def round_plan(spec: Spec, job: JobSpec, facts: Facts, stopping: bool = False) -
 
 
 def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
-    """Behind a round that has brought everything these facts need: publish it, so that the job can be started from it,
-    and only then remove what it does not need any more. An image that is there stays whole until the next one is: also
-    where the source has lost something since, whose job may not even have noticed."""
+    """Behind a round that has brought everything these facts need: publish it batch by batch (see `bridging`), so that
+    the job can be started from it, and only then remove what it does not need any more. An image that is there stays
+    whole until the next one is: also where the source has lost something since, whose job may not even have noticed."""
     _refuse_what_is_not_whole(job, facts.source)
     facts = bare(warmed(facts))
     images, reshaping, rewriting = facts.source.images, reshaping_of(job, facts), rewriting_of(job, facts)
@@ -93,11 +94,17 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
     wanted = {(group.source, file.path) for group in whole.groups for file in group.files}
     wanted |= {(facts.source.location, path) for image in images for path in image.first_read}
     wanted |= {(file.source, file.target_path) for file in rewriting.files}
+    bridge = bridge_of(facts, {path for _, path in rewriting.paths} | set(reshaping.logs))
+    others = bridge.without_published(tuple(publish(spec, job, facts, images, reshaping)))
+    retired = kept(facts, wanted, _paths(wanted))
     phases = phases_of(
+        Phase("copy", bridge.copies),
         Phase("transform", tuple(_transforms(rewriting))),
-        Phase("publish", tuple(publish(spec, job, facts, images, reshaping)), ordered=True),
-        Phase("retire", tuple(replace(step, name=f"retire/{n}", items=())
-                              for n, step in enumerate(kept(facts, wanted, _paths(wanted))))),
+        Phase("publish", (*bridge.published, *others), ordered=True),
+        Phase("retire", (
+            *(replace(step, name=f"retire/{n}", items=()) for n, step in enumerate(retired)),
+            *bridge.retired(facts.target.location, _paths(wanted)),
+        )),
     )  # fmt: skip
     made = _plan(job, facts, phases, ())
     return replace(made, purpose="standby", provisional=True, facts=identity_of(facts))
