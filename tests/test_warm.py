@@ -490,7 +490,7 @@ def behind(folder: Path) -> Cut:
     return stage
 
 
-@pytest.mark.parametrize("offset", [0, 4])
+@pytest.mark.parametrize("offset", [0, pytest.param(5, marks=pytest.mark.slow)])
 def test_a_standby_killed_at_any_change_can_be_started_from_there_and_comes_on(tmp_path: Path, offset: int) -> None:
     """By Spark's own rules, and by ours; at the old batch, at the new one, or at one in between."""
     seen, killed, number = [], True, offset
@@ -505,7 +505,7 @@ def test_a_standby_killed_at_any_change_can_be_started_from_there_and_comes_on(t
         if killed:
             assert not stage.work(None, stage.ground.resume)
             assert stage.kept[-1] == 18
-        number += 7
+        number += 11
     assert seen == sorted(seen) and seen[-1] == 18
     assert {12, 13, 14, 15, 16, 17} & set(seen), "a standby comes on batch by batch"
 
