@@ -44,7 +44,7 @@ JOB_MAY_KNOW = ("spec", "survey", "formats", "errors", "plain")
 
 # The rooms of an engine, and its modules that are in none. Modules on one row may know each other, rooms may not.
 SPARK_ROWS = (
-    ("planner", "publishing", "comparing", "copying", "transforms", "looks"),
+    ("planner", "publishing", "bridging", "comparing", "copying", "transforms", "looks"),
     ("findings", "warming"),
     ("deep", "reshaping", "showing"),
     ("survey", "restart", "endpoints", "schemas", "sinks"),
@@ -70,7 +70,7 @@ PURE_ROOMS = (
     *("errors", "plain", "spec", "survey", "formats", "step", "world", "plan", "report"),
     *("reconfigure", "strategies"),
 )
-PURE_IN_ENGINES = ("layout", "planner", "publishing", "copying", "comparing", "transforms", "folding")
+PURE_IN_ENGINES = ("layout", "planner", "publishing", "bridging", "copying", "comparing", "transforms", "folding")
 OUTSIDE = frozenset(
     (
         *("fsspec", "hdfs", "http", "aiohttp", "requests", "urllib3", "socket", "socketserver", "ssl", "select"),
