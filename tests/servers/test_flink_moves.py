@@ -308,6 +308,6 @@ def test_an_outage_is_waited_for_until_the_deadline(ground: Ground) -> None:
     job = ground.job("orders", ground.started("orders"))
     failing = ground.submit("orders", *FIXED_DELAY, "--fails-at", "1", "--fails-with", "outage")
     error = ground.applied(ground.spec(job | {"submit": failing | {"seconds_max": 30}}), code=7)
-    assert "has committed nothing in 30 s" in error["message"]
+    assert "has completed no checkpoint in 30 s" in error["message"]
     assert ground.said("rollback", ground.workdir, "--yes")["state"] == "rolled-back"
     ground.goes_on("orders")
