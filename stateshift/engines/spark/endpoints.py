@@ -26,6 +26,8 @@ REPLAYABLE: Mapping[str, bool | None] = {
     "iceberg": True, "paimon": True, "memory or socket": False, "unknown": None,
 }  # fmt: skip
 
+OFFSET_SHOWN = 80  # characters of an offset that a message repeats
+
 # The settings that the offset log records, by the version that began to. Spark 3.3.4 to 4.3.0, read off real logs.
 SINCE = (
     ("4.3", "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled"),
@@ -63,6 +65,8 @@ def endpoints_of(
         topics = ", ".join(sorted(told)) or None
         asked = {} if kind == EVENT_HUBS else told  # by sequence numbers, of which Kafka's brokers know nothing
         endpoints.append(Endpoint("source", index, kind, REPLAYABLE[kind], topics, asked, position.details))
+        if kind in ("file", "unknown"):
+            _refuse_other_offset(reading, index, offset, logs.get(index, []))
         if kind == "file" and _is_shared(index, offsets, logs):
             reading.warn(f"{reading.path(f'sources/{index}')} is not there: either source {index} is another one again "
                          "(a stream that is joined with itself has one log), or its log is lost")  # fmt: skip
@@ -180,6 +184,26 @@ def _require_log(reading: Reading, index: str, offset: Any, paths: list[str]) ->
             reading.refuse(f"{reading.path(path)} is missing: the source's log has to reach {wanted}", path)
             break
     return compacted
+
+
+def _refuse_other_offset(reading: Reading, index: str, offset: Any, paths: list[str]) -> None:
+    """Refuse what a file source does not read as its offset: FileStreamSourceOffset is a number, or has one."""
+    told = offset.get("logOffset") if isinstance(offset, dict) else offset
+    if isinstance(told, int) and not isinstance(told, bool):
+        return
+    path = min((path for path in paths if _number(path) >= 0), key=_number, default=None)
+    if path is None or offset == "" or not _is_file_log(reading, path):
+        return
+    fact = f"the offsets of source {index} are {json.dumps(offset)[:OFFSET_SHOWN]}, and its log is a file source's"
+    reading.refuse(f"{fact}: Spark wants a number as logOffset", path)
+
+
+def _is_file_log(reading: Reading, path: str) -> bool:
+    try:
+        head = next(iter(reading.chunks(path)), b"")
+    except MissingFile:
+        return False
+    return b'"path"' in head and source_log.source_kind(head) == "file"
 
 
 def _first_needed(compacted: list[int]) -> int:

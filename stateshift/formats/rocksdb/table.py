@@ -137,7 +137,9 @@ def _decode_footer(read: Read, size: int) -> tuple[int, Handle, Handle]:
         raise FormatError(f"{WHAT} has the unknown checksum type {footer[0]}", None, start)
     with placed(start):
         metaindex, position = handle_at(footer, 1, FOOTER - 12)
-        index, _ = handle_at(footer, position, FOOTER - 12)
+        index, position = handle_at(footer, position, FOOTER - 12)
+    if any(footer[position : FOOTER - 12]):  # Footer::EncodeTo fills it with zeros
+        raise FormatError(f"{WHAT} has bytes in the padding of its footer that nobody wrote", None, start + position)
     return footer[0], metaindex, index
 
 

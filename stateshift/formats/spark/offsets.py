@@ -20,6 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from stateshift.errors import FormatError
+from stateshift.formats.spark.offset_conf import fault_of_conf
 from stateshift.formats.spark.text import (
     decode_object,
     decode_text,
@@ -146,6 +147,9 @@ def _entry(version: int, header: str, sources: tuple[str, ...], start: int) -> O
     conf = object_of(plain, "conf", _WHAT, start)
     if not all(isinstance(value, str) for value in conf.values()):
         raise FormatError(f"{_WHAT}: a value in 'conf' is not a string", None, start)
+    fault = fault_of_conf(conf)
+    if fault is not None:
+        raise FormatError(f"{_WHAT}: {fault}", None, start)
     return OffsetEntry(
         version,
         header,

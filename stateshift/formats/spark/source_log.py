@@ -80,6 +80,7 @@ def census_of(chunks: Iterable[bytes]) -> Census:
         else:
             fields = decode_object(decode_text(line, _WHAT, offset), _WHAT, offset)
             folders[_path_of(fields, offset).rsplit("/", 1)[0]] += 1
+            _require_timestamp(fields, offset)
             batches[number_of(fields, "batchId", _WHAT, offset, NO_BATCH)] += 1
     folders += Counter({folder.decode("ascii"): count for folder, count in plain.items()})
     by_number = Counter[int]()
@@ -202,6 +203,13 @@ def replace_token(text: str, pattern: re.Pattern[str], old: str, new: str, offse
     if found is None or json.loads(found[1], strict=False) != old:
         raise FormatError("the place of the path in its line is not plain", None, offset)
     return text[: found.start(1)] + encode_object(new) + text[found.end(1) :]
+
+
+def _require_timestamp(fields: dict[str, Any], offset: int) -> None:
+    """Spark reads no entry without one: FileStreamSource.FileEntry, by json4s."""
+    if fields.get("timestamp") is None:
+        raise FormatError(f"{_WHAT} has an entry without a timestamp", None, offset)
+    number_of(fields, "timestamp", _WHAT, offset)
 
 
 def _path_of(fields: Mapping[str, Any], offset: int) -> str:

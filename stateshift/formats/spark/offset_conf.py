@@ -1,0 +1,56 @@
+"""What Spark takes for a value of the settings in an offset log entry: a restart sets each in the session, which parses
+it by its type, and fails on another word.
+
+    boolean    true or false, in any case, with blanks around it
+    integer    digits with a sign, of 32 bits
+    policy     min or max, in any case
+
+Source: Spark, OffsetSeqMetadata.setSessionConf and relevantSQLConfs, ConfigHelpers.toBoolean and toNumber; 3.2 to 4.3.
+Settings that are not listed here are not checked: Spark ignores those that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+_INT_MAX: Final = 1 << 31
+_SQL: Final = "spark.sql."
+_STREAMING: Final = f"{_SQL}streaming."
+
+BOOLEANS: Final = frozenset((
+    f"{_SQL}dropDuplicates.deterministicKeyOrder.enabled",
+    f"{_SQL}function.protobufExtensions.enabled",
+    f"{_SQL}optimizer.pruneFiltersCanPruneStreamingSubplan",
+    f"{_STREAMING}queryEvolution.enableSourceEvolution",
+    f"{_STREAMING}stateStore.rowChecksum.enabled",
+    f"{_STREAMING}statefulOperator.alwaysNullableOutput.enabled",
+    f"{_STREAMING}statefulOperator.useStrictDistribution",
+))  # fmt: skip
+INTEGERS: Final = frozenset((
+    f"{_SQL}shuffle.partitions",
+    f"{_STREAMING}aggregation.stateFormatVersion",
+    f"{_STREAMING}flatMapGroupsWithState.stateFormatVersion",
+    f"{_STREAMING}join.stateFormatVersion",
+    f"{_STREAMING}stateStore.rocksdb.formatVersion",
+    f"{_STREAMING}stateStore.rocksdb.mergeOperatorVersion",
+))  # fmt: skip
+POLICIES: Final = frozenset((f"{_STREAMING}multipleWatermarkPolicy",))
+
+
+def fault_of_conf(conf: Mapping[str, str]) -> str | None:
+    """Return which setting Spark would refuse, and why; None where it takes all."""
+    for key, value in conf.items():
+        word = value.strip()
+        if key in BOOLEANS and word.lower() not in ("true", "false"):
+            return f"{key} is {value!r}, which is neither true nor false"
+        if key in INTEGERS and not _is_int(word):
+            return f"{key} is {value!r}, which is no whole number"
+        if key in POLICIES and word.lower() not in ("min", "max"):
+            return f"{key} is {value!r}, which is neither min nor max"
+    return None
+
+
+def _is_int(word: str) -> bool:
+    digits = word[1:] if word[:1] in ("+", "-") else word
+    return digits.isdecimal() and len(digits) <= 10 and -_INT_MAX <= int(word) < _INT_MAX

@@ -1,0 +1,71 @@
+"""Values in Spark's text logs that Spark cannot read are refused: a real 4.3.0 did not start from any of these."""
+
+from __future__ import annotations
+
+import pytest
+
+from stateshift.errors import FormatError
+from stateshift.formats.spark.offset_conf import BOOLEANS, INTEGERS, POLICIES, fault_of_conf
+from stateshift.formats.spark.source_log import census_of
+from tests.damage import images
+from tests.damage.commands import about, document_of, run
+from tests.damage.verdicts import verdict_of
+
+NAME = "spark-4.3.0/window-hdfs"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        b'{"path":"file:///in/a.json","timesPamp":1,"batchId":0}',
+        b'{"path":"file:///in/a.json","timestamp":null,"batchId":0}',
+        b'{"path":"file:///in/a.json","timestamp":"1","batchId":0}',
+        b'{"path":"file:///in/a.json","timestamp":true,"batchId":0}',
+    ],
+)
+def test_an_entry_of_a_file_sources_log_has_a_number_as_timestamp(entry: bytes) -> None:
+    with pytest.raises(FormatError, match="timestamp"):
+        census_of([b"v1\n", entry])
+
+
+@pytest.mark.parametrize(
+    ("whole", "damaged"),
+    [
+        (b'{"logOffset":', b'{"logOffseu":'),
+        (b'{"logOffset":', b'{"logOffset" :"1","x":'),
+        (b'{"logOffset":', b'{"logOffset":true,"x":'),
+        (b'rowChecksum.enabled":"false"', b'rowChecksum.enabled":"fal3e"'),
+        (b'shuffle.partitions":"', b'shuffle.partitions":"x'),
+        (b'multipleWatermarkPolicy":"min"', b'multipleWatermarkPolicy":"mio"'),
+    ],
+)
+def test_a_value_of_another_type_in_the_newest_offsets_is_refused(whole: bytes, damaged: bytes) -> None:
+    golden = images.image(NAME)
+    path = max(p for p in golden.files if "/offsets/" in p and not p.endswith(".crc"))
+    content = golden.files[path]
+    assert whole in content
+    files = {**golden.files, path: content.replace(whole, damaged)}
+    files.pop(path.replace("/offsets/", "/offsets/.") + ".crc", None)
+    shown = run(images.on_a_disk(files), "verify", golden.location, "--deep", "--json")
+    assert shown.code == 5, about(shown, document_of(shown))
+
+
+def test_settings_are_checked_by_their_type_and_others_are_not() -> None:
+    right = {
+        **dict.fromkeys(BOOLEANS, " True"),
+        **dict.fromkeys(INTEGERS, "-1"),
+        **dict.fromkeys(POLICIES, "MAX"),
+        "spark.acme.enabled": "perhaps",
+    }
+    assert fault_of_conf(right) is None
+    for key in (*BOOLEANS, *INTEGERS, *POLICIES):
+        assert key in (fault_of_conf({**right, key: "m1n"}) or "")
+    assert fault_of_conf(dict.fromkeys(INTEGERS, str(1 << 31)))
+
+
+SST_FOOTERS = ("flink-1.15.4/kinds-native-incremental#31", "flink-2.3.0/count-checkpoint-incremental#19")
+
+
+@pytest.mark.parametrize("id_", SST_FOOTERS)
+def test_a_changed_bit_in_the_padding_of_an_sst_is_refused(id_: str) -> None:
+    assert verdict_of(id_).result == "detected"
