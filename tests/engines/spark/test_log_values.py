@@ -9,7 +9,6 @@ from stateshift.formats.spark.offset_conf import BOOLEANS, INTEGERS, POLICIES, f
 from stateshift.formats.spark.source_log import census_of
 from tests.damage import images
 from tests.damage.commands import about, document_of, run
-from tests.damage.verdicts import verdict_of
 
 NAME = "spark-4.3.0/window-hdfs"
 
@@ -61,11 +60,3 @@ def test_settings_are_checked_by_their_type_and_others_are_not() -> None:
     for key in (*BOOLEANS, *INTEGERS, *POLICIES):
         assert key in (fault_of_conf({**right, key: "m1n"}) or "")
     assert fault_of_conf(dict.fromkeys(INTEGERS, str(1 << 31)))
-
-
-SST_FOOTERS = ("flink-1.15.4/kinds-native-incremental#31", "flink-2.3.0/count-checkpoint-incremental#19")
-
-
-@pytest.mark.parametrize("id_", SST_FOOTERS)
-def test_a_changed_bit_in_the_padding_of_an_sst_is_refused(id_: str) -> None:
-    assert verdict_of(id_).result == "detected"
