@@ -14,8 +14,5 @@ Class = tuple[str, str, str]
 # Of `verify --deep`.
 KNOWN: Mapping[Class, str] = {}
 
-# Engines whose `apply` publishes copies of what `verify --deep` refuses: it does not read what it copies.
-PUBLISHES = ("spark", "flink")
-
 # `export` does not hold state files against Spark's checksums (`x.crc`) beside them, as Spark does.
 EXPORT_ASKS_NO_CRC = True

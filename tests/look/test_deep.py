@@ -288,6 +288,12 @@ def test_how_much_no_checksum_covers_is_said():
     assert f"which version {len(state)} files of state are" in said_of_it
 
 
+def test_where_there_are_several_stores_it_is_said_that_no_checksum_tells_them_apart():
+    (of_one,), (of_many,) = (unchecked(contents(NEWEST[kind])) for kind in ("window-hdfs", "join-hdfs"))
+    assert "nor of which store" not in of_one
+    assert "nor of which store" in of_many
+
+
 def test_lz4_frames_and_rocksdb_have_checksums_of_their_own():
     (of_hdfs,), (of_rocksdb,) = (unchecked(contents(NEWEST[f"window-{kind}"])) for kind in ("hdfs", "rocksdb"))
     assert "of state in" not in of_hdfs + of_rocksdb

@@ -1,5 +1,5 @@
 """How Spark reads the lines of its text logs, and how we do: an editor's newline, another system's line ends, blank
-lines. What Spark does was seen with 4.3.0, log by log (tests/acceptance/test_log_lines.py asks it again)."""
+lines. What Spark does was seen with 4.3.0, log by log."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ by Spark as by us. Pure.
     logs, metadata and schemas     text, or nearly
     state in zstd, snappy, lzf     lz4 frames, zips and SSTs have checksums of their own
     a state file's version         no state file says which version or shard it is of: keys tell the shard
+    a state file's store           nor of which store it is: columns of other types tell, as far as they are others
 
 Spark's `x.crc` (4.1 and later, some checkpoints) and Hadoop's `.x.crc` (local disks) cover a file whole. Both are held
 against it by `sidecars`.
@@ -34,6 +35,7 @@ class Uncovered:
     text: tuple[FileInfo, ...]
     frames: tuple[FileInfo, ...]
     versions: tuple[FileInfo, ...]
+    stores: int  # how many the files of `versions` belong to
 
 
 def findings(survey: Survey, image: Image) -> Iterator[Finding]:
@@ -50,6 +52,8 @@ def findings(survey: Survey, image: Image) -> Iterator[Finding]:
         told.append(f"{' and '.join(parts)} have no checksum: a letter that changed would go unseen")
     if found.versions:
         told.append(f"no checksum says which version {_files(found.versions)} of state {_is(found)}")
+    if found.stores > 1:
+        told.append("nor of which store, where several have columns of the same types")
     if told:
         yield Finding("note", "; ".join(told))
 
@@ -63,6 +67,7 @@ def uncovered(survey: Survey, image: Image, codec: str) -> Uncovered:
     sizes = {file.path: file for file in survey.files}
     start = len(image.path) + 1 if image.path else 0
     text, frames, versions = [], [], []
+    stores = set()
     for path in image.needed:
         place = classify(path[start:])
         file = sizes.get(path)
@@ -74,7 +79,8 @@ def uncovered(survey: Survey, image: Image, codec: str) -> Uncovered:
             frames.append(file)
         if place.kind in VERSIONED:
             versions.append(file)
-    return Uncovered(tuple(text), tuple(frames), tuple(versions))
+            stores.add((place.operator, place.store))
+    return Uncovered(tuple(text), tuple(frames), tuple(versions), len(stores))
 
 
 def _is_covered(path: str, there: dict[str, FileInfo]) -> bool:
