@@ -94,7 +94,8 @@ def bytes_are_covered(golden: GoldenImage, damaged: Damaged) -> bool:
     return not beside and no_checksum(golden, damaged) is None
 
 
-def is_named(findings: Iterable[Mapping[str, Any]], action: str) -> bool:
+def is_named(findings: Iterable[Mapping[str, Any]], golden: GoldenImage, damaged: Damaged) -> bool:
     """Whether a note says that there is content without a checksum, or of which store no checksum tells."""
-    words = r"no checksum.* nor of which store" if action == "operators" else r"no checksum"
+    of_store = golden.engine == "spark" and damaged.action == "operators" and golden.role_of(damaged.path) in _FRAMED
+    words = r"no checksum.* nor of which store" if of_store else r"no checksum"
     return any(one["level"] == "note" and re.search(words, one["message"]) for one in findings)

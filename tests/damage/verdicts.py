@@ -115,7 +115,7 @@ def _accepted(
         return "earlier"
     if no_checksum(golden, damaged) is None:
         return "missed"
-    return "unchecked" if is_named(document["findings"], damaged.action) else "unnamed"
+    return "unchecked" if is_named(document["findings"], golden, damaged) else "unnamed"
 
 
 def is_earlier(golden: GoldenImage, document: Any, whole: Meaning, after: Meaning) -> bool:
