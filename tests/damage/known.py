@@ -13,6 +13,3 @@ Class = tuple[str, str, str]
 
 # Of `verify --deep`.
 KNOWN: Mapping[Class, str] = {}
-
-# `export` does not hold state files against Spark's checksums (`x.crc`) beside them, as Spark does.
-EXPORT_ASKS_NO_CRC = True

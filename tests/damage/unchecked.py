@@ -16,7 +16,6 @@ from typing import Any
 from stateshift.formats.spark.compression import codec_of
 from stateshift.formats.spark.schema import decode_schema
 from tests.damage.images import GoldenImage
-from tests.damage.known import EXPORT_ASKS_NO_CRC
 from tests.damage.mutations import Damaged
 
 _LOGS = {"offsets", "commits", "sources", "query id", "operator metadata", "schema"}
@@ -46,7 +45,7 @@ def no_checksum(golden: GoldenImage, damaged: Damaged) -> str | None:
 
 
 def have_like_columns(golden: GoldenImage, path: str, other: str) -> bool:
-    """Whether two files are of different stores of Spark whose rows look alike: the types of their columns are the same."""
+    """Whether two files are of different stores of Spark, with columns of the same types."""
     one, another = _store_of(golden, path), _store_of(golden, other)
     if one == another:
         return False
@@ -90,8 +89,7 @@ def bytes_are_covered(golden: GoldenImage, damaged: Damaged) -> bool:
     neither knows where the file belongs nor looks beside it. Files that changed places are whole."""
     if golden.engine == "flink" or damaged.other is not None:
         return False
-    beside = EXPORT_ASKS_NO_CRC and f"{damaged.path}.crc" in golden.files
-    return not beside and no_checksum(golden, damaged) is None
+    return no_checksum(golden, damaged) is None
 
 
 def is_named(findings: Iterable[Mapping[str, Any]], golden: GoldenImage, damaged: Damaged) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from stateshift.engines.spark import layout
+from stateshift.engines.spark.entries.checksummed import checked_chunks
 from stateshift.engines.spark.entries.row_checksums import without_delete_checksum, without_value_checksums
 from stateshift.engines.spark.entries.settings import ROW_CHECKSUM, delimiter
 from stateshift.engines.spark.reading import SMALL
@@ -43,6 +44,7 @@ class Changes:
 
     def __init__(self, storage: Storage, survey: Survey, image: Image) -> None:
         self._storage, self._image = storage, image
+        self._chunks = checked_chunks(storage, survey)
         self._ids: dict[int, Uuids] = {}
         self._changes: dict[tuple[str, int, str, int], dict[str, str]] = {}
         self._zips: dict[tuple[str, int, str], dict[int, str]] = {}
@@ -93,10 +95,10 @@ class Changes:
         checked, between = self._image.settings.get(ROW_CHECKSUM) == "true", delimiter(self._image.settings)
         families: dict[int, str] = {}
         if path.endswith(".delta"):
-            records = decode_delta(self._storage.chunks(path))
+            records = decode_delta(self._chunks(path))
             bare = (without_row_checksum(record) if checked else record for record in records)
         else:
-            header, records = decode_changelog(self._storage.chunks(path))
+            header, records = decode_changelog(self._chunks(path))
             bare = (_unchecked(record, between) if checked else record for record in records)
             families = self._families(shard, batch + 1) if header.column_families else {}
             if header.column_families and not families:

@@ -22,6 +22,7 @@ from typing import Any
 
 from stateshift.engines.looks import Opening, Wanted
 from stateshift.engines.spark.entries.changes import Change, Changes
+from stateshift.engines.spark.entries.checksummed import checked_chunks
 from stateshift.engines.spark.entries.folding import folded
 from stateshift.engines.spark.entries.store_view import StoreView
 from stateshift.engines.spark.showing.lines import lines_of
@@ -111,9 +112,10 @@ class Export:
         if self.wanted.changes is not None:
             yield from self._changed(*self.wanted.changes)
             return
+        chunks = checked_chunks(self.found.storage, self.found.survey)
         for image, shard in self.found.shards(self.wanted):
             views, operator = self.found.views[image.path], operator_id(image, shard.operator)
-            for store, block in folded(self.found.storage.chunks, shard, image.settings):
+            for store, block in folded(chunks, shard, image.settings):
                 if store_fits(self.wanted, store):
                     yield Piece(views.of(shard.operator, store), operator, shard.shard, block, shard.files[-1])
 
