@@ -46,7 +46,7 @@ Thoroughness = Literal["quick", "default", "full"]
 SERVERS = "tests/servers/"
 
 # What takes longest begins first, so that no process waits for it at the end.
-LONGEST = (SERVERS, "tests/acceptance/", "tests/simulation/", "tests/kill/")
+LONGEST = (SERVERS, "tests/acceptance/", "tests/test_warm.py", "tests/simulation/", "tests/kill/")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

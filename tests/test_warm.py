@@ -324,6 +324,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("forgetful")
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_a_standby_that_is_kept_for_long_takes_no_more_for_it(tmp_path: Path, seed: int) -> None:
     stage = Standby(tmp_path, seed, 1500)
@@ -356,7 +357,7 @@ def test_a_standby_outlives_what_is_lost_at_its_source(tmp_path: Path, lost: str
             source.remove(path)
 
     kept = list[int]()
-    stage = Standby(tmp_path, 1, 300, at_100=damage)
+    stage = Standby(tmp_path, 1, 220, at_60=damage)
     stage.job.moods = {"batch": 0.03, "tidy": 0.0, "back": 0.0}
     with pytest.raises(Ended):
         stage.apply(cutover="never")
@@ -520,7 +521,7 @@ def test_rounds_that_are_remembered_as_one_count_and_leave_nothing(tmp_path: Pat
     def slept(seconds: float) -> None:
         looks[0] += 1
         sleep(seconds)
-        if looks[0] == 3000:
+        if looks[0] == 800:
             stage.ground.workdir().steering.ask_cutover(True)
 
     stage.ground.clock.sleep = slept  # type: ignore[method-assign]

@@ -112,7 +112,9 @@ def standby_plan(spec: Spec, job: JobSpec, facts: Facts) -> Plan:
 
 def _refuse_what_is_not_whole(job: JobSpec, source: Survey) -> None:
     faults = [finding.message for finding in source.damages]
-    faults += [f"{image.path or job.name} has no commit" for image in source.images if image.epoch is None]
+    for image in source.images:
+        if image.epoch is None or not layout.has_commits(image):
+            faults.append(f"{image.path or job.name} has no commit")
     if faults:
         raise StalePlan(f"{source.location} cannot be restarted from: {faults[0]}",
                         hint=f"stateshift verify {source.location}")  # fmt: skip
