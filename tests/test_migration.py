@@ -422,6 +422,31 @@ def test_a_driver_whose_query_has_ended_is_stopped_and_started_again_by_a_resume
     assert any("gets no further: it is started again" in line for line in ground.said)
 
 
+def test_a_resume_that_is_killed_between_the_stop_and_the_start_is_made_good_by_the_next(ground: Ground) -> None:
+    ground.write()
+    log = began(QUERY) + ended(SCHEMA, query=QUERY)
+
+    def start(submission: Submission) -> None:
+        if len(ground.cluster.submissions) == 1:
+            ground.cluster.set_state(submission.tag, JobState.RUNNING, log)
+        else:
+            commit(ground, TARGET, 3)
+
+    def killed(submission: Submission) -> str:
+        raise KeyboardInterrupt
+
+    ground.cluster._on_start = start
+    with pytest.raises(ClusterError, match="a query of it has ended"):
+        ground.apply(running_spec())
+    submit, ground.cluster.submit = ground.cluster.submit, killed  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        ground.resume()
+    assert not any(job.status.state.alive for job in ground.cluster.jobs)
+    ground.cluster.submit = submit  # type: ignore[method-assign]
+    assert ground.resume().state == "finished"
+    assert [job.tag for job in ground.cluster.jobs if job.status.state.alive] == [ground.cluster.submissions[-1].tag]
+
+
 def test_a_job_that_ended_without_a_batch_is_started_again_by_a_resume(ground: Ground) -> None:
     ground.write()
 

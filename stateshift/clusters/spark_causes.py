@@ -29,6 +29,9 @@ FACT_MAX: Final = 500
 TIMES_MAX: Final = 3
 LOG_BYTES: Final = 1 << 18
 LOG_LINES: Final = 2000
+# An exception's message is read as far as this, and so many are looked for inside each other.
+LINK_MAX: Final = 1 << 14
+LINKS_MAX: Final = 32
 
 _LOGGED = re.compile(r"(?:\d\d/\d\d/\d\d|\d{4}-\d\d-\d\d)[ T]\d\d:\d\d:\d\d")
 _QUERY_ENDED = re.compile(r"Query .*\[id = ([\w-]+), runId = ([\w-]+)\] terminated with error")
@@ -100,11 +103,12 @@ _REMEDIES: Final[tuple[tuple[Remedy, re.Pattern[str]], ...]] = (
 @dataclass(slots=True)
 class _Event:
     """Something that is over: a query, or the driver. `lines` are those of its stack. `was_seen`: the log says when it
-    began, so that it would say when it began again."""
+    began, so that it would say when it began again. `is_certain`: no job prints such a line and goes on."""
 
     query: str | None = None
     run: str | None = None
     of_driver: bool = False
+    is_certain: bool = False
     was_seen: bool = False
     started_again: bool = False
     lines: list[str] = field(default_factory=list)
@@ -115,7 +119,7 @@ def failure_of(log: str, alive: bool) -> Failure | None:
     events = _events(log)
     over = [event for event in events if event.of_driver or event.query is not None]
     if alive:
-        over = [event for event in over if not event.started_again]
+        over = [event for event in over if event.is_certain and not event.started_again]
     newest = _newest(over, events if not alive else ())
     if newest is None:
         return None
@@ -161,10 +165,10 @@ def _opened(line: str, alone: bool) -> _Event | None:
     """Return the event that this line begins; a traceback inside a Java exception's message is none."""
     ended = _QUERY_ENDED.search(line)
     if ended is not None:
-        return _Event(query=ended[1], run=ended[2])
+        return _Event(query=ended[1], run=ended[2], is_certain=True)
     main = _MAIN.search(line)
     if main is not None:
-        return _Event(of_driver=True, lines=[main[1]])
+        return _Event(of_driver=True, is_certain=True, lines=[main[1]])
     if line.startswith(_TRACEBACK) and alone:
         return _Event(of_driver=True)
     launcher = _LAUNCHER.match(line)
@@ -209,7 +213,7 @@ def _chain(lines: list[str]) -> Iterator[str]:
         elif current is None:
             launcher = _LAUNCHER.match(line)
             current = line if launcher is not None else None
-        elif line.strip() and not line.startswith("  "):
+        elif line.strip() and not line.startswith("  ") and len(current) < LINK_MAX:
             current = f"{current} {line.strip()}"
     if current is not None:
         yield from _unwrapped(current)
@@ -217,15 +221,23 @@ def _chain(lines: list[str]) -> Iterator[str]:
 
 def _unwrapped(link: str) -> Iterator[str]:
     """An exception, and those that are told inside its message."""
-    yield link
-    for pattern in _INNER:
-        inner = pattern.search(link)
-        if inner is None:
-            continue
-        head = _HEAD.match(inner[1])
-        named = head is not None and head[2] is not None
-        yield from _unwrapped(f"{head[1].rpartition('.')[2]}: {head[2]}" if named and head else inner[1])
-        return
+    inside: str | None = link[:LINK_MAX]
+    for _ in range(LINKS_MAX):
+        if inside is None:
+            return
+        yield inside
+        inside = _inner(inside)
+
+
+def _inner(link: str) -> str | None:
+    """The exception that the message of another tells."""
+    inner = next((found for pattern in _INNER if (found := pattern.search(link)) is not None), None)
+    if inner is None:
+        return None
+    head = _HEAD.match(inner[1])
+    if head is None or head[2] is None:
+        return inner[1]
+    return f"{head[1].rpartition('.')[2]}: {head[2]}"
 
 
 def _fact(chain: list[str]) -> tuple[Remedy, str | None]:

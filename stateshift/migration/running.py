@@ -153,7 +153,8 @@ class Run(Halting):
                     self.refusing.from_another_job([done], "resume")
                 else:
                     write(StepUndone(now(), number, step.name, ()))
-                write(StepStarted(now(), number, "submit", step.name, stopped))
+                # Killed between the stop and the start, a resume has to know that it was stopped by us.
+                write(StepStarted(now(), number, "submit", step.name, stopped or hopeless))
                 evidence = step.again(self.world, stopped or ended, hopeless)
                 write(StepFinished(now(), number, step.name, 0.0, 0, 0, evidence))
 

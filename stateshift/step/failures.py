@@ -31,6 +31,11 @@ class QueryWatch:
     _since: dict[Failure, float] = field(default_factory=dict)
     _looked: float = float("-inf")
 
+    @property
+    def suspects(self) -> bool:
+        """Whether the last look saw a query that has ended, and that has not had its time yet."""
+        return bool(self._since)
+
     def ended(self, cluster: Cluster, tag: str, now: float) -> Failure | None:
         """Return the failure of a query that nothing starts again, once it has had its time."""
         if now - self._looked < min(LOOK_SECONDS, self.seconds_max / 10):

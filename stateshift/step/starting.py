@@ -20,7 +20,7 @@ from stateshift.clusters.protocol import (
     Submission,
 )
 from stateshift.errors import ClusterError, StalePlan
-from stateshift.step.failures import QueryWatch, ended_query, way_out
+from stateshift.step.failures import QueryWatch, way_out
 from stateshift.step.fences import FenceSource
 from stateshift.step.marks import NoFiles, content_of, forget_marks, release, tag_of
 from stateshift.step.protocol import Discrepancy, Evidence
@@ -200,7 +200,21 @@ class AwaitProgress(NoFiles):
             return False
         if not self.commits:
             return cast(SavepointCluster, cluster).progress(tag).hopeless is not None
-        return ended_query(cluster, tag, world.storage(self.location), self.commits) is not None
+        return self._has_ended_query(cluster, world)
+
+    def _has_ended_query(self, cluster: Cluster, world: World) -> bool:
+        """Whether a query has ended that nothing starts again: a job that gets further meanwhile has none."""
+        watch = QueryWatch(world.storage(self.location), self.commits, self.seconds_max)
+        while True:
+            world.check_interrupted()
+            tag, status = _latest(cluster, first_tag(world, self.job, self.attempt))
+            if not status.state.alive or self._progress(cluster, tag, world)[1]:
+                return False
+            if watch.ended(cluster, tag, world.clock.now()) is not None:
+                return True
+            if not watch.suspects:
+                return False
+            world.clock.sleep(min(2.0, self.seconds_max / 10))
 
     def completed(self, world: World) -> bool:
         """Whether the job has gone on by now, where its cluster tells and no file does."""

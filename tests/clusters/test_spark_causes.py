@@ -168,3 +168,31 @@ def test_an_error_of_a_task_is_not_the_end_of_a_job_that_is_alive() -> None:
 def test_a_main_thread_that_ended_is_the_end_of_a_driver_that_hangs() -> None:
     failure = failure_of('Exception in thread "main" java.lang.IllegalStateException: no stock\n' + FRAMES, alive=True)
     assert failure is not None and failure.fact == "no stock"
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "Error: metrics endpoint not reachable, going on\n",
+        TRACEBACK + "ValueError: bad gauge\n",
+        TRACEBACK + "ImportError: No module named foo\n",
+    ],
+)
+def test_what_a_job_prints_of_an_error_that_it_caught_is_not_its_end(printed: str) -> None:
+    for log in (began() + printed, printed + began()):
+        assert failure_of(log, alive=True) is None
+        assert failure_of(log, alive=False) is not None
+
+
+@pytest.mark.parametrize("count", [30, 1_000, 100_000])
+def test_exceptions_told_inside_each_other_end_in_no_bug(count: int) -> None:
+    log = began() + ended("a.B: z terminated with exception: " * count)
+    for alive in (True, False):
+        failure = failure_of(log, alive)
+        assert failure is None or len(failure.fact) <= 500
+
+
+def test_a_message_of_many_lines_costs_no_more_than_its_beginning() -> None:
+    log = began() + ended("a.B: z\n" + "a line of a message\n" * 200_000)
+    failure = failure_of(log, alive=True)
+    assert failure is not None and failure.fact.startswith("B: z a line")

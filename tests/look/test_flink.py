@@ -72,7 +72,9 @@ def test_one_operator_and_one_state_are_chosen(disk: MemoryDisk, tmp_path: Path)
     )["held"]["collections"]["recent"]
 
 
-@pytest.mark.parametrize(("wanted", "fact"), [({"operator": "x"}, "no operator x"), ({"batch": 1}, "holds one checkpoint")])
+@pytest.mark.parametrize(
+    ("wanted", "fact"), [({"operator": "x"}, "no operator x"), ({"batch": 1}, "holds one checkpoint")]
+)
 def test_what_is_not_there_is_refused(disk: MemoryDisk, tmp_path: Path, wanted: Any, fact: str) -> None:
     location = golden.write(disk, "flink-2.3.0/count-canonical-hashmap")
     with pytest.raises(PlanError, match=fact):

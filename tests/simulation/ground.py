@@ -25,6 +25,7 @@ import pytest
 from stateshift import migration
 from stateshift.clusters.memory import MemoryCluster
 from stateshift.clusters.protocol import JobState, StopRequest, Submission
+from stateshift.engines.spark.layout import has_commits
 from stateshift.engines.spark.survey import survey
 from stateshift.errors import AlreadyThere, JournalError, StateshiftError
 from stateshift.formats.marks import IDLE, LOCK_SUFFIX, encode_idle, fence_owner
@@ -491,7 +492,9 @@ class Ground:
         merging = [path for place in self._merging(run.target) for path in self.right[place]]
         found = survey(self.disk.open(run.target))
         for image in found.images:
-            if image.epoch is None or any(image.path == path.split("/", 1)[0] for path in merging):
+            if image.epoch is None or not has_commits(image):
+                continue  # its commits are published last
+            if any(image.path == path.split("/", 1)[0] for path in merging):
                 continue
             refusals = [f for f in image.findings if f.level == "refuse"]
             assert not refusals, f"{run.target} is visible and not whole: {refusals}"

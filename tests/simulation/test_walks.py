@@ -20,7 +20,7 @@ from tests.simulation.ground import COUNTS, Ground, Mood, Run, Trouble
 
 # Walks in all, and how many of each step are seen on a hundred of them.
 WALKS = {"quick": 10, "default": 40, "full": 250}
-LEAST = {"step": 2000, "plan": 120, "apply": 120, "resume": 120, "rollback": 120, "verify": 120, "kill": 200}
+LEAST = {"step": 1500, "plan": 60, "apply": 60, "resume": 60, "rollback": 60, "verify": 60, "kill": 100}
 
 LENGTH = 25
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

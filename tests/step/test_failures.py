@@ -109,6 +109,29 @@ def test_a_driver_whose_query_has_ended_is_stopped_before_it_is_started_again(st
     assert SUBMIT.again(stage.world)["tag"] == evidence["tag"]
 
 
+def test_a_job_that_gets_further_is_not_hopeless_whatever_its_log_says(stage: Stage) -> None:
+    says(stage, began() + ended(SCHEMA))
+    stage.give(TARGET, a_commits_2=b"v1")
+    assert not AWAIT.is_hopeless(stage.world)
+
+
+def test_a_query_that_its_job_starts_again_within_a_minute_is_not_hopeless(stage: Stage) -> None:
+    def tick() -> None:
+        if stage.clock.time > 1030:
+            says(stage, began() + OUTAGE + began())
+
+    stage.clock = StepClock(tick)
+    says(stage, began() + OUTAGE)
+    assert not AWAIT.is_hopeless(stage.world)
+
+
+def test_what_a_living_driver_prints_is_not_its_end(stage: Stage) -> None:
+    says(stage, began() + TRACEBACK + "ValueError: bad gauge\nError: metrics endpoint not reachable, going on\n")
+    _, _, seconds = failed(stage)
+    assert seconds > 600, "it may only be slow"
+    assert not AWAIT.is_hopeless(stage.world)
+
+
 def test_a_job_that_ended_well_in_vain_is_told_from_one_that_has_committed(stage: Stage) -> None:
     says(stage, "", JobState.FINISHED)
     assert AWAIT.ended_in_vain(stage.world)

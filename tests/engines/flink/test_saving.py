@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stateshift.clusters.memory_flink import MemoryFlink
-from stateshift.clusters.protocol import Slots
+from stateshift.clusters.protocol import Slots, Submission
 from stateshift.errors import ClusterError
 from stateshift.migration import Proposal
 from stateshift.survey import Finding
@@ -183,4 +183,25 @@ def test_a_job_that_restarts_for_ever_is_stopped_and_started_again_by_a_resume(t
     flink._on_start = lambda submission: setattr(flink, "hopeless", None)
     assert ground.resume().state == "finished"
     assert flink.submissions[-1].tag == f"{failing}.again2"
+    assert [job.tag for job in flink.jobs if job.status.state.alive] == [f"{failing}.again2"]
+
+
+@pytest.mark.parametrize("fault", ["killed", "refused"])
+def test_a_resume_that_ends_between_the_stop_and_the_start_is_made_good_by_the_next(tmp_path: Path, fault: str) -> None:
+    """The job is down, and was stopped by us: nobody else would start it again."""
+    ground, flink = place(tmp_path)
+    flink.hopeless = "/ by zero"
+    with pytest.raises(ClusterError, match="fails again and again"):
+        ground.apply(spec_of())
+    failing, submit = flink.submissions[-1].tag, flink.submit
+
+    def ends(submission: Submission) -> str:
+        raise KeyboardInterrupt if fault == "killed" else ClusterError("the cluster refuses it")
+
+    flink.submit = ends  # type: ignore[method-assign]
+    with pytest.raises((KeyboardInterrupt, ClusterError)):
+        ground.resume()
+    assert not any(job.status.state.alive for job in flink.jobs)
+    flink.submit, flink.hopeless = submit, None  # type: ignore[method-assign]
+    assert ground.resume().state == "finished"
     assert [job.tag for job in flink.jobs if job.status.state.alive] == [f"{failing}.again2"]
