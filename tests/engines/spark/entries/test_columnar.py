@@ -43,7 +43,7 @@ def test_golden_blocks_are_what_they_are_entry_by_entry(name: str) -> None:
                     assert hashes_of(view, block.keys).tolist() == expected
 
 
-def test_every_encoding_was_among_the_golden_ones() -> None:
-    if len(SEEN) > 1:  # the whole module ran
+def test_every_encoding_was_among_the_golden_ones(how: str) -> None:
+    if len(SEEN) > 1 and how != "quick":  # the whole module ran
         assert {kind for kind, _ in SEEN} == {"plain", "row", "prefix", "range", "postfix", "before"}
         assert {many for _, many in SEEN} == {True, False}
