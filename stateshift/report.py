@@ -86,6 +86,15 @@ class JobReport:
     key_groups_compared: int = 0  # whole, in a backend's own format
     engine: str = ""
 
+    @property
+    def compared(self) -> dict[str, int]:
+        """What was found to be the same on both sides, each in its own unit."""
+        return {
+            "entries": self.entries or 0,
+            "files": self.files_compared,
+            "key_groups": self.key_groups_compared,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -161,12 +170,13 @@ def _job(progress: Progress, name: str) -> JobReport:
     steps = [step for plan in plans for step in plan.steps.values()]
     idle = any(step.evidence and step.evidence.get("idle") for step in steps)
     compared = _compared(steps)
-    # Where all of it was compared whole, no entries were told apart.
-    entries = compared.get("entries") or (None if compared["state"] else compared.get("entries"))
-    if all((step.evidence or {}).get("read_back") for step in steps if "stamps" in (step.evidence or {})):
-        compared["files"] += sum(len(_kept(step)) for step in steps if step.state == "finished")
+    entries = compared.get("entries")
+    if entries == 0 and compared["state"]:
+        entries = None  # all of it was compared whole: no entries were told apart
     moved = [phase for phase in phases if phase.name in BROUGHT]
     kept = [size for step in steps if step.state == "finished" for size in _kept(step)]
+    if _were_read_back(steps):
+        compared["files"] += len(kept)
     rounds = _rounds(progress, name, plans)
     notes = ["the job restored its state and had nothing to read: no batch yet"] if idle else []
     ended = [step for plan in halts for step in plan.steps.values()] + steps
@@ -201,6 +211,12 @@ def _clock_went_back(progress: Progress, steps: Iterable[StepProgress]) -> bool:
     """Whether the run has ended, or a step has begun, before the run began."""
     moments = [progress.ended, *(step.at for step in steps)]
     return any(moment < progress.began for moment in moments)
+
+
+def _were_read_back(steps: Iterable[StepProgress]) -> bool:
+    """Whether every file that a round has brought was read once more at the target."""
+    evidence = [step.evidence or {} for step in steps]
+    return all(one.get("read_back") for one in evidence if "stamps" in one)
 
 
 def _kept(step: StepProgress) -> list[int]:

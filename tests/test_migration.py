@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -401,9 +402,8 @@ def test_a_run_goes_on_with_a_corrected_submit_and_nothing_else_of_the_spec(tmp_
     assert [(s.options, s.environment) for s in ground.cluster.submissions] == [({"command": "go on"}, {"A": "1"})]
 
 
-def test_a_driver_whose_query_has_ended_is_stopped_and_started_again_by_a_resume(ground: Ground) -> None:
-    """It lives on without its query, and would be found running by every resume."""
-    ground.write()
+def loses_its_query_once(ground: Ground) -> Callable[[Submission], None]:
+    """Return what the cluster does with a job: the first driver lives on without its query, the next one commits."""
     log = began(QUERY) + ended(SCHEMA, query=QUERY)
 
     def start(submission: Submission) -> None:
@@ -412,7 +412,13 @@ def test_a_driver_whose_query_has_ended_is_stopped_and_started_again_by_a_resume
         else:
             commit(ground, TARGET, 3)
 
-    ground.cluster._on_start = start
+    return start
+
+
+def test_a_driver_whose_query_has_ended_is_stopped_and_started_again_by_a_resume(ground: Ground) -> None:
+    """It lives on without its query, and would be found running by every resume."""
+    ground.write()
+    ground.cluster._on_start = loses_its_query_once(ground)
     with pytest.raises(ClusterError, match=r"a query of it has ended .*SCHEMA_NOT_COMPATIBLE") as raised:
         ground.apply(running_spec())
     assert "resume" in str(raised.value.hint) and "--spec FILE" in str(raised.value.hint)
@@ -424,18 +430,11 @@ def test_a_driver_whose_query_has_ended_is_stopped_and_started_again_by_a_resume
 
 def test_a_resume_that_is_killed_between_the_stop_and_the_start_is_made_good_by_the_next(ground: Ground) -> None:
     ground.write()
-    log = began(QUERY) + ended(SCHEMA, query=QUERY)
-
-    def start(submission: Submission) -> None:
-        if len(ground.cluster.submissions) == 1:
-            ground.cluster.set_state(submission.tag, JobState.RUNNING, log)
-        else:
-            commit(ground, TARGET, 3)
 
     def killed(submission: Submission) -> str:
         raise KeyboardInterrupt
 
-    ground.cluster._on_start = start
+    ground.cluster._on_start = loses_its_query_once(ground)
     with pytest.raises(ClusterError, match="a query of it has ended"):
         ground.apply(running_spec())
     submit, ground.cluster.submit = ground.cluster.submit, killed  # type: ignore[method-assign]

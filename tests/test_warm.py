@@ -402,13 +402,17 @@ class Killed(BaseException):
 
 
 class Mortal(Stage):
-    """Whoever works on it is killed at the n-th call of a storage; what it had not synced is as a kill leaves it."""
+    """Whoever works on it is killed at the n-th call of a storage that counts; what it had not synced is as a kill
+    leaves it."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         super().__init__(folder, seed)
         self.job.moods = {"batch": 0.01, "tidy": 0.005, "back": 0.002}
         self.calls_left: int | None = None
         self.gone = False
+
+    def counts(self, call: str, location: str) -> bool:
+        return True
 
     def _wrap(self, storage: Storage) -> Storage:
         outer = self
@@ -417,7 +421,7 @@ class Mortal(Stage):
             def __getattr__(self, name: str) -> Any:
                 if outer.gone:
                     raise Killed
-                if outer.calls_left is not None:
+                if outer.calls_left is not None and outer.counts(name, self._storage.location):
                     outer.calls_left -= 1
                     if outer.calls_left < 0:
                         outer.calls_left, outer.gone = None, True
@@ -441,41 +445,26 @@ CHANGES = ("write", "create", "move", "remove")
 FILES = ("offsets/", "commits/", "state/", "metadata")
 
 
-class Cut(Standby):
+class Cut(Mortal, Standby):
     """A standby that is a few batches behind; whoever brings it on is killed before the n-th change at the target."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder, 1, looks=3)
+        super().__init__(folder, 1)
+        self.looks = 3
         self.job.moods, self.job.retained = {}, 100
-        self.changes_left: int | None = None
-        self.gone = False
 
-    def _wrap(self, storage: Storage) -> Storage:
-        outer = self
-
-        class Dying(Watched):
-            def __getattr__(self, name: str) -> Any:
-                if outer.gone:
-                    raise Killed
-                if name in CHANGES and self._storage.location == TARGET and outer.changes_left is not None:
-                    outer.changes_left -= 1
-                    if outer.changes_left < 0:
-                        outer.gone = True
-                        outer.ground.disk.kill()
-                        raise Killed
-                return super().__getattr__(name)
-
-        return Dying(storage, self.job)  # type: ignore[return-value]
+    def counts(self, call: str, location: str) -> bool:
+        return call in CHANGES and location == TARGET
 
     def work(self, changes: int | None, act: Callable[[], Report]) -> bool:
         """Whether it was killed before that many changes."""
-        self.looks, self.changes_left = 80, changes
+        self.looks, self.calls_left = 80, changes
         try:
             with pytest.raises((Ended, Killed, ProcessGone)) as raised:
                 act()
             return raised.type is not Ended
         finally:
-            self.changes_left, self.gone = None, False
+            self.calls_left, self.gone = None, False
 
 
 def behind(folder: Path) -> Cut:

@@ -218,11 +218,7 @@ def _job_report(told: JobReport) -> dict[str, Any]:
         "downtime_seconds": told.downtime_seconds,
         "downtime_from": told.downtime_from,
         "entries": told.entries,
-        "compared": {
-            "entries": told.entries or 0,
-            "files": told.files_compared,
-            "key_groups": told.key_groups_compared,
-        },
+        "compared": told.compared,
         "idle": told.idle,
         "notes": [redact(note) for note in told.notes],
         "left": [redact(line) for line in told.left],

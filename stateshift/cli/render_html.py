@@ -20,9 +20,9 @@ from stateshift.cli.axis import axis_of
 from stateshift.cli.drawing import closer, picture, strip
 from stateshift.cli.markup import said, tag
 from stateshift.cli.page_style import STYLE
-from stateshift.cli.render_run import PHASE_HEADS, TONES, counts_of, phase_row, rounds, since
+from stateshift.cli.render_run import PHASE_HEADS, TONES, phase_row, rounds, same_of, since
 from stateshift.cli.text import Cell
-from stateshift.cli.units import compared, dash, many, number, size, span
+from stateshift.cli.units import dash, many, number, size, span
 from stateshift.report import FailureReport, JobReport, Report, RoundReport
 from stateshift.terms import terms_of
 
@@ -57,9 +57,8 @@ def _tiles(told: Report) -> Iterator[str]:
     yield from _tile("Downtime", *_downtime(told))
     yield from _tile("Took", span(told.seconds), *_when(told))
     files, count = sum(job.files for job in told.jobs), sum(job.bytes for job in told.jobs)
-    counts = counts_of(told.jobs)
-    same = (f"{compared(counts)} the same on both sides",) if any(counts.values()) else ()
-    yield from _tile("Moved", size(count), many(files, "file"), *same, *_in_rounds(told))
+    same = same_of(told.jobs)
+    yield from _tile("Moved", size(count), many(files, "file"), *([same] if same else []), *_in_rounds(told))
 
 
 def _in_rounds(told: Report) -> Iterator[str]:
@@ -215,9 +214,8 @@ def _figures(told: Report, job: JobReport) -> Iterator[str]:
 
 
 def _facts(job: JobReport) -> Iterator[str]:
-    counts = counts_of((job,))
-    same = f", {compared(counts)} the same on both sides" if any(counts.values()) else ""
-    yield f"{many(job.files, 'file')}, {size(job.bytes)}{same}"
+    same = same_of((job,))
+    yield f"{many(job.files, 'file')}, {size(job.bytes)}{f', {same}' if same else ''}"
     if job.downtime_seconds is not None:
         yield "; ".join((f"down for {span(job.downtime_seconds)}", *_counted(job)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -53,19 +54,16 @@ def _left(lines: Iterable[str]) -> Iterator[Block]:
 
 def _job(job: JobReport) -> str:
     moved = f": {many(job.files, 'file')}, {size(job.bytes)}" if job.files else ""
-    counts = counts_of((job,))
-    same = f", {compared(counts)} the same on both sides" if moved and any(counts.values()) else ""
-    return f"{job.job} ({job.state}){moved}{same}"
+    same = same_of((job,)) if moved else None
+    return f"{job.job} ({job.state}){moved}{'' if same is None else f', {same}'}"
 
 
-def counts_of(jobs: Iterable[JobReport]) -> dict[str, int]:
-    """Return what was compared of some jobs, each in its own unit."""
-    jobs = list(jobs)
-    return {
-        "entries": sum(job.entries or 0 for job in jobs),
-        "files": sum(job.files_compared for job in jobs),
-        "key_groups": sum(job.key_groups_compared for job in jobs),
-    }
+def same_of(jobs: Iterable[JobReport]) -> str | None:
+    """Return what of some jobs was found to be the same on both sides; None where nothing was compared."""
+    counts = Counter[str]()
+    for job in jobs:
+        counts.update(job.compared)
+    return f"{compared(counts)} the same on both sides" if any(counts.values()) else None
 
 
 def rounds(job: JobReport) -> str:

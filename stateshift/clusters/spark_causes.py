@@ -19,6 +19,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from stateshift.clusters.protocol import Failure, Remedy
@@ -100,7 +101,7 @@ _REMEDIES: Final[tuple[tuple[Remedy, re.Pattern[str]], ...]] = (
 )  # fmt: skip
 
 
-@dataclass(slots=True)
+@dataclass
 class _Event:
     """Something that is over: a query, or the driver. `lines` are those of its stack. `was_seen`: the log says when it
     began, so that it would say when it began again. `is_certain`: no job prints such a line and goes on."""
@@ -113,6 +114,16 @@ class _Event:
     started_again: bool = False
     lines: list[str] = field(default_factory=list)
 
+    @cached_property
+    def chain(self) -> tuple[str, ...]:
+        """Each exception of the stack, the outermost first. To be asked for once all lines are there."""
+        return tuple(_chain(self.lines))
+
+    @cached_property
+    def fact(self) -> tuple[Remedy, str | None]:
+        """What was the matter, and what helps."""
+        return _fact(self.chain)
+
 
 def failure_of(log: str, alive: bool) -> Failure | None:
     """Return why the job failed; of one that is `alive`, why it cannot go on."""
@@ -123,13 +134,12 @@ def failure_of(log: str, alive: bool) -> Failure | None:
     newest = _newest(over, events if not alive else ())
     if newest is None:
         return None
-    told = _of_query(newest, events)
-    chain = list(_chain(told.lines))
-    remedy, fact = _fact(chain)
+    meant = _of_query(newest, events)
+    remedy, fact = meant.fact
     if fact is None:
         return None
-    same = [event for event in events if event.query == told.query and _fact(list(_chain(event.lines)))[1] == fact]
-    repeated = told.query is not None and len(same) >= TIMES_MAX
+    same = [event for event in events if event.query == meant.query and event.fact[1] == fact]
+    repeated = meant.query is not None and len(same) >= TIMES_MAX
     final = remedy is not Remedy.UNKNOWN or repeated
     if alive and not (final or newest.of_driver or newest.was_seen):
         return None  # its job may have started it again, with a log level at which Spark does not say so
@@ -188,17 +198,17 @@ def _newest(over: Sequence[_Event], others: Sequence[_Event]) -> _Event | None:
         causes = [event for event in events if not _is_echo(event)]
         if causes:
             return causes[-1]
-    return next((event for event in reversed(over) if list(_chain(event.lines))), None)
+    return next((event for event in reversed(over) if event.chain), None)
 
 
 def _is_echo(event: _Event) -> bool:
-    return all(_ECHO.search(link) for link in _chain(event.lines))
+    return all(_ECHO.search(link) for link in event.chain)
 
 
 def _of_query(newest: _Event, events: list[_Event]) -> _Event:
-    """Where the driver failed with its query, the query's own stack says more."""
+    """Return the query with which the driver failed, whose own stack says more; else the newest event itself."""
     runs = set(_RUN.findall("\n".join(newest.lines)))
-    return next((event for event in events if event.run in runs and list(_chain(event.lines))), newest)
+    return next((event for event in events if event.run in runs and event.chain), newest)
 
 
 def _chain(lines: list[str]) -> Iterator[str]:
@@ -240,9 +250,9 @@ def _inner(link: str) -> str | None:
     return f"{head[1].rpartition('.')[2]}: {head[2]}"
 
 
-def _fact(chain: list[str]) -> tuple[Remedy, str | None]:
+def _fact(chain: Sequence[str]) -> tuple[Remedy, str | None]:
     """What was the matter, and what follows from it: the cause that is known, and the root of it."""
-    saying = [link for link in chain if not _SAYS_NOTHING.search(link)] or chain
+    saying = [link for link in chain if not _SAYS_NOTHING.search(link)] or list(chain)
     if not saying:
         return Remedy.UNKNOWN, None
     root = next((link for link in saying[::-1] if ": " in link), saying[-1])
@@ -275,6 +285,6 @@ def _words(text: str) -> set[str]:
 
 
 def _safe(fact: str) -> str:
-    """One line, with nothing in it that a terminal would act on, and without secrets."""
+    """Return a fact as one line, with nothing in it that a terminal would act on, and without secrets."""
     line = " ".join(redact(fact, os.environ).split())
     return "".join(letter if letter.isprintable() else "?" for letter in line)[:FACT_MAX]

@@ -144,7 +144,7 @@ class Run(Halting):
             ended = any(step.ended_in_vain(self.world) for step in vain)
             for step in (step for step in plan if isinstance(step, SubmitJob)):
                 stopped = _was_stopped(done.steps.get(step.name))
-                over = (*(OVER if waited or stopped else ()), *((JobState.FINISHED,) if stopped or ended else ()))
+                over = _over(waited, stopped, ended)
                 if not hopeless and (not over or step.status(self.world).state not in over):
                     continue
                 why = _why_again(stopped, ended, hopeless)
@@ -378,6 +378,12 @@ class Run(Halting):
         report = summarize(self.journal.progress)
         self.workdir.write("report.json", plain.to_plain(report))
         return report
+
+
+def _over(waited: bool, stopped: bool, ended: bool) -> tuple[JobState, ...]:
+    """Return the states in which a job is started again: no state, where nobody waited for it or stopped it."""
+    over = OVER if waited or stopped else ()
+    return (*over, JobState.FINISHED) if stopped or ended else over
 
 
 def _why_again(stopped: bool, ended: bool, hopeless: bool) -> str:

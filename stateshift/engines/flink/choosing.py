@@ -17,7 +17,7 @@ A drop or rename may be `of` one image: jobs that were started from one jar have
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,12 +59,11 @@ def id_of(name: str) -> tuple[str, str | None]:
 
 def chosen(job: JobSpec, surveys: Sequence[Survey]) -> Choice:
     images = [survey.images[0] for survey in surveys]
-    kept, names = {id_of(operator.name)[0] for operator in job.operators}, set[str]()
+    names = set[str]()
     taken = list[Taken]()
     for number, image in enumerate(images):
-        dropped = _dropped(job, number)
         renamed = {id_of(old)[0]: id_of(new) for old, new in _of_image(job, number, "rename").items()}
-        wanted = [o.id for o in image.operators if o.id not in dropped and (not kept or o.id in kept)]
+        wanted = _going(job, number, [operator.id for operator in image.operators])
         files = _relative_files(metadata_of(image))
         own = {id_: renamed.get(id_, (id_, None)) for id_ in wanted}
         taken.append(Taken(places_of(image), own, apart=bool(files & names)))
@@ -85,16 +84,17 @@ def taken_along(job: JobSpec, number: int, image: Image) -> Image:
     """Return an image, the `number`th of the job's, without the operators that its spec leaves behind."""
     if "metadata" not in image.details:
         return image
-    kept, dropped = {id_of(operator.name)[0] for operator in job.operators}, _dropped(job, number)
     whole = metadata_of(image)
-    operators = [o for o in whole.operators if o.id.hex() not in dropped and (not kept or o.id.hex() in kept)]
-    metadata = replace(whole, operators=tuple(operators))
-    return replace(image, details={**image.details, "metadata": metadata})
+    going = _going(job, number, [operator.id.hex() for operator in whole.operators])
+    operators = tuple(operator for operator in whole.operators if operator.id.hex() in going)
+    return replace(image, details={**image.details, "metadata": replace(whole, operators=operators)})
 
 
-def _dropped(job: JobSpec, number: int) -> set[str]:
-    """The ids of the operators that a drop names, of one image."""
-    return {id_of(name)[0] for name in _of_image(job, number, "drop")}
+def _going(job: JobSpec, number: int, ids: Iterable[str]) -> list[str]:
+    """Return which operators of the `number`th image go along: those that the job names, or all, but none dropped."""
+    named = {id_of(operator.name)[0] for operator in job.operators}
+    dropped = {id_of(name)[0] for name in _of_image(job, number, "drop")}
+    return [id_ for id_ in ids if id_ not in dropped and (not named or id_ in named)]
 
 
 def _left(images: Sequence[Image], taken: Sequence[Taken]) -> set[str]:

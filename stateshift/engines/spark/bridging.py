@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from stateshift.engines.bundles import bundled
 from stateshift.engines.spark import layout
+from stateshift.engines.spark.deep.sidecars import hidden_checksum
 from stateshift.formats.spark.names import classify
 from stateshift.step import AnyStep, CopyFiles, KeepBrought
 from stateshift.survey import Facts, FileInfo, Image, ShardFiles
@@ -156,7 +157,8 @@ def _state_between(
         path = f"{folder}/{version}.{ending}"
         if path not in infos and path not in at_target:
             return None
-        wanted += [name for name in (path, *_checksums(path)) if name in infos]
+        beside = (path, f"{path}.crc", hidden_checksum(path))
+        wanted += [name for name in beside if name in infos]
     return [infos[name] for name in wanted]
 
 
@@ -167,16 +169,10 @@ def _inside(path: str, shard: ShardFiles) -> str:
 
 
 def _folder(shard: ShardFiles) -> str:
-    """Where the shard's files lie; SST files lie one deeper."""
+    """Return the folder that holds the shard's files; SST files lie one deeper."""
     return next((path.rpartition("/")[0] for path in shard.files if "/SSTs/" not in path), "")
 
 
 def _ending(shard: ShardFiles) -> str:
     is_rocksdb = any(path.endswith((".zip", ".changelog", ".sst")) for path in shard.files)
     return "changelog" if is_rocksdb else "delta"
-
-
-def _checksums(path: str) -> tuple[str, str]:
-    """Spark's own, and Hadoop's."""
-    folder, _, name = path.rpartition("/")
-    return f"{path}.crc", f"{folder}/.{name}.crc"

@@ -99,10 +99,7 @@ def newest_checkpoint(names: Iterable[str]) -> tuple[CheckpointName, ...]:
 
 def decode_transactions(chunks: Iterable[bytes]) -> Iterator[Transaction]:
     """Yield the `txn` actions of a commit, or of a checkpoint in JSON. Other lines are not decoded."""
-    for offset, line in lines(_bounded(chunks)):
-        if b'"txn"' not in line:
-            continue
-        action = decode_object(decode_text(line, _WHAT, offset), _WHAT, offset)
+    for offset, action in _actions(chunks, "txn"):
         if action.get("txn") is not None:
             yield transaction_of(action["txn"], offset)
 
@@ -111,16 +108,21 @@ def decode_commit(chunks: Iterable[bytes]) -> Commit:
     """Return what a commit says. Of its lines only those of the two actions are decoded."""
     transactions: list[Transaction] = []
     restores = False
-    for offset, line in lines(_bounded(chunks)):
-        if b'"txn"' not in line and b'"commitInfo"' not in line:
-            continue
-        action = decode_object(decode_text(line, _WHAT, offset), _WHAT, offset)
+    for offset, action in _actions(chunks, "txn", "commitInfo"):
         if action.get("txn") is not None:
             transactions.append(transaction_of(action["txn"], offset))
         info = action.get("commitInfo")
         if isinstance(info, dict) and info.get("operation") == RESTORE:
             restores = True
     return Commit(tuple(transactions), restores)
+
+
+def _actions(chunks: Iterable[bytes], *names: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the lines that may hold an action of these names, each with its offset; no others are decoded."""
+    wanted = [f'"{name}"'.encode() for name in names]
+    for offset, line in lines(_bounded(chunks)):
+        if any(name in line for name in wanted):
+            yield offset, decode_object(decode_text(line, _WHAT, offset), _WHAT, offset)
 
 
 def transaction_of(txn: Any, offset: int | None = None) -> Transaction:

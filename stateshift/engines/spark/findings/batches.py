@@ -211,7 +211,7 @@ def _back(job: JobSpec, image: Image, newest: int, name: str) -> str:
 
 
 def _of_renumbered(job: JobSpec, facts: Facts, image: Image, name: str) -> Iterator[Finding]:
-    """Where the last batch gets another number. A planned batch may have reached the sink, too."""
+    """Say what it means that the last batch gets another number. A planned batch may have reached the sink, too."""
     number = number_after(wishes_of(job.transform), image, facts.sink)
     if number == image.epoch:
         return
@@ -229,17 +229,21 @@ def _renumbered(image: Image, number: int) -> str:
 
 
 def _left_there(facts: Facts, image: Image) -> str:
-    if facts.sink is not None and facts.sink.has_batch(image.identity, (image.epoch or 0) + 1) is False:
+    if _has_none_since(facts, image):
         return "The sink has none of the batches since"
     return "What the sink has of the batches since stays there, and is given to it again"
 
 
 def _clearing_first(facts: Facts, image: Image) -> str:
     """What to do before the job starts at its new place."""
-    sink = facts.sink
-    if sink is not None and sink.has_batch(image.identity, (image.epoch or 0) + 1) is False:
+    if _has_none_since(facts, image):
         return "nothing has to be cleared"
     return f"before the job starts there: {_restoring(facts, image)}"
+
+
+def _has_none_since(facts: Facts, image: Image) -> bool:
+    """Whether the sink is known to have nothing of the batches after the one that the job goes back to."""
+    return facts.sink is not None and facts.sink.has_batch(image.identity, (image.epoch or 0) + 1) is False
 
 
 def _losing(job: JobSpec, sink: SinkFacts | None) -> str:
@@ -253,7 +257,7 @@ def _losing(job: JobSpec, sink: SinkFacts | None) -> str:
 
 
 def _given_twice(job: JobSpec, facts: Facts, image: Image) -> str:
-    if facts.sink is not None and facts.sink.has_batch(image.identity, (image.epoch or 0) + 1) is False:
+    if _has_none_since(facts, image):
         return "The sink has none of them"
     if job.moves:
         return "The sink is given their output again"
@@ -261,8 +265,7 @@ def _given_twice(job: JobSpec, facts: Facts, image: Image) -> str:
 
 
 def _clearing(facts: Facts, image: Image) -> str:
-    sink = facts.sink
-    if sink is not None and sink.has_batch(image.identity, (image.epoch or 0) + 1) is False:
+    if _has_none_since(facts, image):
         return "nothing has to be cleared"
     return f"{_restoring(facts, image)}, or let the job write to another place; {WITH_ITS_LOG}"
 
